@@ -2,6 +2,7 @@ package tune
 
 import (
 	"fmt"
+	"maps"
 	"math"
 	"strconv"
 	"strings"
@@ -20,8 +21,8 @@ type rule struct {
 	name string
 	// field of the spec that declares it.
 	field string
-	// unit that values are a multiple of. It is less where the current value is less, or
-	// where the setting of this name says so.
+	// unit that values are a multiple of, in bytes. It is the current value where that is
+	// less, and in any case the value of the setting unitFrom, where that was measured.
 	unit     float64
 	unitFrom string
 	// units are the suffixes of sizes, from kibibytes on.
@@ -77,6 +78,14 @@ func Field(e Engine, name string) string {
 	return ""
 }
 
+func shareOfMemory(share float64) func(Spec) float64 {
+	return func(s Spec) float64 { return share * float64(s.Memory) }
+}
+
+func shareOfVolume(share float64) func(Spec) float64 {
+	return func(s Spec) float64 { return share * float64(s.Volume) }
+}
+
 // memoryUse is what an engine's settings may take together, in bytes.
 func memoryUse(e Engine, settings, peaks map[string]float64) float64 {
 	connections := max(peaks[agentapi.TuningConnections], 10)
@@ -118,10 +127,7 @@ func (r rule) propose(s Spec, o observed) float64 {
 func (r rule) fitMemory(s Spec, o observed, wanted float64) float64 {
 	most := MemoryShare * float64(s.Memory)
 	use := func(value float64) float64 {
-		settings := map[string]float64{}
-		for k, v := range o.settings {
-			settings[k] = v
-		}
+		settings := maps.Clone(o.settings)
 		settings[r.name] = value
 		return memoryUse(s.Engine, settings, o.peaks)
 	}

@@ -9,14 +9,6 @@ import (
 // page is the size of a block of PostgreSQL.
 const page = 8 * kibibyte
 
-func shareOfMemory(share float64) func(Spec) float64 {
-	return func(s Spec) float64 { return share * float64(s.Memory) }
-}
-
-func shareOfVolume(share float64) func(Spec) float64 {
-	return func(s Spec) float64 { return share * float64(s.Volume) }
-}
-
 var postgresRules = []rule{
 	{
 		name: "max_wal_size", field: "spec.parameters.max_wal_size", unit: mebibyte, units: postgresUnits,

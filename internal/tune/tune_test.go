@@ -1,6 +1,7 @@
 package tune
 
 import (
+	"maps"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -34,9 +35,7 @@ func hour(start time.Time, settings map[string]float64, sums map[string]float64)
 			agentapi.TuningPageRequests: 1e6, agentapi.TuningPageReads: 1000, agentapi.TuningRedoBytes: mebibyte,
 		},
 	}
-	for k, v := range sums {
-		slot.Sums[k] = v
-	}
+	maps.Copy(slot.Sums, sums)
 	return slot
 }
 
@@ -243,10 +242,7 @@ func TestInvariants(t *testing.T) {
 			if !is || one.Name == excluded || value > 2*now || value < now*leastStep || value > rule.most(spec) || len(one.Evidence) > 256 || one.Evidence == "" {
 				t.Fatalf("seed %d: %+v, now %v", seed, one, now)
 			}
-			with := map[string]float64{}
-			for k, v := range settings {
-				with[k] = v
-			}
+			with := maps.Clone(settings)
 			with[one.Name] = value
 			if use := memoryUse(e, with, observeSetting(slots, one.Name).peaks); rule.memory && use > MemoryShare*float64(spec.Memory)+1 {
 				t.Fatalf("seed %d: %s takes memory to %.0f of %d", seed, one.Name, use, spec.Memory)

@@ -122,7 +122,7 @@ func (j *judgement) agreeSince(since time.Time) bool {
 			answered++
 		}
 	}
-	return j.g.led && j.g.healthy[j.g.leader] && j.o.AnsweredSince(j.g.leader, since) && answered >= quorumOf(j.g.voters)
+	return j.g.led && j.g.healthy[j.g.leader] && j.o.AnsweredSince(j.g.leader, since) && answered >= memberset.CountMajority(j.g.voters)
 }
 
 // replaceStep replaces an outdated pod. Leadership is transferred first,
@@ -158,7 +158,7 @@ func (j *judgement) judgeService() {
 	switch {
 	case j.WritesStop:
 		j.AddAvailable(false, v1alpha1.ReasonVolumeFull, "etcd refuses writes: volumes %s have no disk space left, and %d of %d members must write",
-			strings.Join(j.fullVolumes(), ", "), quorumOf(j.g.voters), j.g.voters)
+			strings.Join(j.fullVolumes(), ", "), memberset.CountMajority(j.g.voters), j.g.voters)
 	case j.hasAlarm(alarmNoSpace):
 		j.AddAvailable(false, v1alpha1.ReasonQuotaExceeded, "%s", j.quotaMessage())
 	case j.g.led && behind > 0:

@@ -14,6 +14,7 @@ import (
 	"github.com/holdfast-db/holdfast/internal/agentapi/etcdapi"
 	"github.com/holdfast-db/holdfast/internal/agentclient"
 	"github.com/holdfast-db/holdfast/internal/engine"
+	"github.com/holdfast-db/holdfast/internal/engine/memberset"
 	"github.com/holdfast-db/holdfast/internal/engine/memberset/objects"
 )
 
@@ -472,7 +473,7 @@ func TestRisk(t *testing.T) {
 				if what == removeHealthy {
 					left--
 				}
-				if describeRisk(what, voters, healthy) == "" && left < quorumOf(voters-1) {
+				if describeRisk(what, voters, healthy) == "" && left < memberset.CountMajority(voters-1) {
 					t.Errorf("change %d with %d of %d leaves no quorum", what, healthy, voters)
 				}
 			}

@@ -167,9 +167,6 @@ func (g group) findExpected() int {
 	return memberset.BootstrapOrdinal
 }
 
-// quorumOf a number of members.
-func quorumOf(voters int) int { return voters/2 + 1 }
-
 // describeRiskWithout says why the group must not do without a member now, which leaves
 // it in order; empty where it may.
 func (g group) describeRiskWithout(ordinal int) string {
@@ -180,10 +177,10 @@ func (g group) describeRiskWithout(ordinal int) string {
 	if g.online[ordinal] {
 		online--
 	}
-	if left == 0 || online >= quorumOf(left) {
+	if left == 0 || online >= memberset.CountMajority(left) {
 		return ""
 	}
-	return fmt.Sprintf("%d of the other %d members of the group are online, and %d must be", online, left, quorumOf(left))
+	return fmt.Sprintf("%d of the other %d members of the group are online, and %d must be", online, left, memberset.CountMajority(left))
 }
 
 // DecodeStatus reads a member's answer.

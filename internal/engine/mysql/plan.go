@@ -158,7 +158,7 @@ func (j *judgement) servesSince(since time.Time) bool {
 			answered++
 		}
 	}
-	return j.g.takesWrites() && j.Observed.AnsweredSince(j.g.leader, since) && answered >= quorumOf(j.g.voters)
+	return j.g.takesWrites() && j.Observed.AnsweredSince(j.g.leader, since) && answered >= memberset.CountMajority(j.g.voters)
 }
 
 // judgeService says whether clients can write.

@@ -233,7 +233,7 @@ func (w *world) changeReplication(ordinal int, change func(*postgresapi.Replicat
 	agentapi.ChangeEngineStatus(w.status(ordinal), change)
 }
 
-// planCluster from what is observed, with pods as the cache holds them.
+// plan is what is planned from what is observed, with pods as the cache holds them.
 func (w *world) plan() engine.Plan {
 	w.t.Helper()
 	o := w.o
