@@ -133,6 +133,10 @@ const (
 	// which is then copied again on a new one. The value is <ID>@<UID of the claim>, as
 	// in volumeUID of status.members, and each ID is carried out once.
 	AnnotationDiscardVolume = "holdfast.dev/discard-volume"
+	// AnnotationUpdateAgents on a cluster asks to replace, one after the other, the pods
+	// whose agents are not of the operator's image. Its value is an ID of the user's
+	// choice: each is carried out once.
+	AnnotationUpdateAgents = "holdfast.dev/update-agents"
 	// AnnotationRestoredBy on a volume is the UID of the cluster whose restore
 	// fills it. Until it says which database system it holds, it may hold a part
 	// of one.

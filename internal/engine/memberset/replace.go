@@ -169,6 +169,8 @@ type podAge struct {
 	// stray says which other image it runs that a new pod would not; empty for
 	// none.
 	stray string
+	// agent says that a request replaces the pod for its agent; empty for none.
+	agent string
 	// outdated says why it must be replaced; empty when it need not be.
 	outdated string
 }
@@ -181,6 +183,7 @@ func comparePods(view *View) map[int]podAge {
 	for n, pod := range view.Observed.Pods {
 		age := podAge{current: isCurrent(view.Observed.StatefulSet, rollout, pod)}
 		age.older = !age.current && pod.Annotations[v1alpha1.AnnotationRollout] != rollout
+		age.agent = view.explainAgentUpdate(pod, age.current)
 		age.stray = findStrayImage(view, pod, view.Versions.Members[n], age.current)
 		if pod.DeletionTimestamp == nil {
 			age.outdated = explainOutdated(view, n, age, declared)
@@ -204,10 +207,15 @@ func explainOutdated(view *View, ordinal int, age podAge, declared bool) string 
 		return "the pod does not start, and its agent is older than the operator"
 	case !age.current && view.Observed.isAgentTooOld(pod, m):
 		return "its agent is older than what spec.tls asks for"
-	case m != nil && len(m.PendingRestart) > 0 && m.ConfigError == "" && m.ConfigHash == agentapi.HashConfig(view.Desired.Config):
+	case view.restartNeeded(m):
 		return "a restart is needed for " + strings.Join(m.PendingRestart, ", ")
 	}
-	return ""
+	return age.agent
+}
+
+// restartNeeded says whether a member needs a new pod for settings that it has taken up.
+func (view *View) restartNeeded(m *agentapi.Status) bool {
+	return m != nil && len(m.PendingRestart) > 0 && m.ConfigError == "" && m.ConfigHash == agentapi.HashConfig(view.Desired.Config)
 }
 
 // isCurrent says whether a pod was made of the very template that is declared;

@@ -100,6 +100,8 @@ func JudgeRollout(view *View, ordinal int, service string) Standing {
 	switch {
 	case view.ages[ordinal].older:
 		return Standing{v1alpha1.ReasonRestarting, "member " + name + " is to be replaced for what spec changed", false}
+	case view.ages[ordinal].agent != "":
+		return Standing{v1alpha1.ReasonRestarting, "member " + name + " is to be replaced: " + view.ages[ordinal].agent, false}
 	case !IsReady(pod) || !view.Observed.ServicePods[service][name]:
 		return Standing{v1alpha1.ReasonUpdatingEndpoints, "member " + name + " is not behind its Service yet", false}
 	case m.ConfigHash != agentapi.HashConfig(view.Desired.Config) && m.ConfigError == "":
@@ -174,14 +176,20 @@ func pullFault(message string) string {
 }
 
 // installerImage is the image that a pod gets its agent from.
-func installerImage(pod *corev1.Pod) string {
-	for i := range pod.Spec.InitContainers {
-		if pod.Spec.InitContainers[i].Name == objects.InstallerName {
-			return pod.Spec.InitContainers[i].Image
+func installerImage(pod *corev1.Pod) string { return findInstaller(pod.Spec) }
+
+// findInstaller is the image that pods of a spec get their agents from; empty for none.
+func findInstaller(spec corev1.PodSpec) string {
+	for i := range spec.InitContainers {
+		if spec.InitContainers[i].Name == objects.InstallerName {
+			return spec.InitContainers[i].Image
 		}
 	}
 	return ""
 }
+
+// reasonCrashLoop is the kubelet's word for a container that ends again and again.
+const reasonCrashLoop = "CrashLoopBackOff"
 
 // waitingReason says why a pod is not running its database; empty when it is,
 // or is about to.
@@ -190,7 +198,7 @@ func waitingReason(pod *corev1.Pod) string {
 		return fault
 	}
 	for _, s := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
-		if w := s.State.Waiting; w != nil && (w.Reason == "CrashLoopBackOff" || strings.HasPrefix(w.Reason, "CreateContainer")) {
+		if w := s.State.Waiting; w != nil && (w.Reason == reasonCrashLoop || strings.HasPrefix(w.Reason, "CreateContainer")) {
 			return fmt.Sprintf("container %s: %s; see kubectl logs %s -c %s --previous", s.Name, w.Reason, pod.Name, s.Name)
 		}
 	}
@@ -244,7 +252,7 @@ func reportMember(s objects.Set, o Observation, ordinal int, standing Standing) 
 		}
 	}
 	if m != nil {
-		ms.Role, ms.State, ms.Version = m.Role, string(m.State), m.Version
+		ms.Role, ms.State, ms.Version, ms.AgentVersion = m.Role, string(m.State), m.Version, m.AgentVersion
 		if ms.Message == "" {
 			ms.Message = m.Message
 		}

@@ -37,7 +37,7 @@ func planCluster(c *v1alpha1.MySQLCluster, o memberset.Observation, now time.Tim
 	g := readGroup(view.Set, o)
 	v := readVersions(c, &view, g)
 	d, writable, stalls := planDesired(c, &view, g, v)
-	view.SetDesired(d.Desired)
+	view.SetDesired(&d.Desired)
 	j := judgement{c: c, v: v, g: g, scale: d.scale, requests: d.requests, Judgement: memberset.NewJudgement(view, stalls)}
 	for n := range d.Count {
 		j.Standings[n] = judgeStanding(&view, g, n)
@@ -212,6 +212,6 @@ func (j *judgement) reportCluster() engine.Report {
 	r.Endpoints = &v1alpha1.EndpointsStatus{
 		ReadWrite: objects.HostPort(j.Host(suffixRW), Port), ReadOnly: objects.HostPort(j.Host(suffixRO), Port),
 	}
-	r.Requests = j.requests.listRequests()
+	r.Requests = j.AddAgentRequest(j.requests.listRequests())
 	return r
 }

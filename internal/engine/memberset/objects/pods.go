@@ -104,7 +104,7 @@ func spreadMembers(s Set) *corev1ac.AffinityApplyConfiguration {
 
 // installer copies the agent's binary to where the stock image can run it.
 func installer(d Desired) *corev1ac.ContainerApplyConfiguration {
-	return corev1ac.Container().WithName(InstallerName).WithImage(d.Settings.AgentImage).
+	return corev1ac.Container().WithName(InstallerName).WithImage(d.AgentImage).
 		WithArgs("agent", "install", agentapi.BinDir+"/holdfast").
 		WithSecurityContext(locked()).
 		WithVolumeMounts(mount("bin", agentapi.BinDir, false))

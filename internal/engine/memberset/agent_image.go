@@ -1,0 +1,182 @@
+package memberset
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/holdfast-db/holdfast/api/v1alpha1"
+	"github.com/holdfast-db/holdfast/internal/engine/memberset/objects"
+)
+
+// Members take their agents from an image of the operator. An upgrade of the operator
+// leaves that image where it is, also for pods that Kubernetes creates again and for
+// members that join: their agents are the ones that the cluster runs already, so going
+// back to the previous operator finds no volume that a newer agent wrote. The image
+// moves with the first change that replaces pods anyway, or by request.
+
+// requestUpdateAgents is the type of the request that replaces pods whose agent is not
+// the operator's.
+var requestUpdateAgents = RequestType(v1alpha1.AnnotationUpdateAgents)
+
+// chooseAgentImage is the image to declare for agents: the one that is pinned, or the
+// operator's own where pods are replaced in any case. It needs the age of the pods.
+func (view *View) chooseAgentImage() string {
+	own, pinned := view.Observed.Settings.AgentImage, view.findAgentPin()
+	switch {
+	case pinned == "" || pinned == own:
+		return own
+	case view.Cluster.Common().Suspend:
+		return pinned
+	case IsRunning(FindRequest(view.Cluster, requestUpdateAgents)):
+		return own
+	}
+	for n := range view.Desired.Count {
+		if view.needsOwnAgent(n) {
+			return own
+		}
+	}
+	return pinned
+}
+
+// findAgentPin is the image that members take their agents from until pods are
+// replaced; empty where there is none. An operator that recorded none left pods: the
+// newest one's image is what the last pod was created with, and no member goes back.
+func (view *View) findAgentPin() string {
+	if st := view.Cluster.CommonStatus().Agent; st != nil && st.Image != "" {
+		return st.Image
+	}
+	var newest *corev1.Pod
+	for _, n := range slices.Sorted(maps.Keys(view.Observed.Pods)) {
+		if pod := view.Observed.Pods[n]; newest == nil || newest.CreationTimestamp.Before(&pod.CreationTimestamp) {
+			newest = pod
+		}
+	}
+	if newest == nil {
+		return ""
+	}
+	return installerImage(newest)
+}
+
+// needsOwnAgent says whether a member's pod is to be replaced in any case, or cannot
+// do without the operator's agent.
+func (view *View) needsOwnAgent(ordinal int) bool {
+	pod, m := view.Observed.Pods[ordinal], view.Observed.Member(ordinal)
+	if pod == nil || pod.DeletionTimestamp != nil {
+		return false
+	}
+	return view.ages[ordinal].older || view.restartNeeded(m) || view.Observed.isAgentTooOld(pod, m) || agentFails(pod) && installerImage(pod) != view.Observed.Settings.AgentImage
+}
+
+// agentFails says whether a pod cannot have the image of its agent, or its containers
+// end again and again: a newer agent may do better.
+func agentFails(pod *corev1.Pod) bool {
+	for i := range pod.Status.InitContainerStatuses {
+		s := &pod.Status.InitContainerStatuses[i]
+		if w := s.State.Waiting; w != nil && s.Name == objects.InstallerName && (slices.Contains(imageReasons, w.Reason) || w.Reason == reasonCrashLoop) {
+			return true
+		}
+	}
+	for i := range pod.Status.ContainerStatuses {
+		if w := pod.Status.ContainerStatuses[i].State.Waiting; w != nil && w.Reason == reasonCrashLoop {
+			return true
+		}
+	}
+	return false
+}
+
+// isAgentOutdated says whether a pod has another agent than a pod would have that is
+// created from the operator's image. What admission makes of that image stays: a new
+// pod would have it too.
+func (view *View) isAgentOutdated(ordinal int) bool {
+	pod, own := view.Observed.Pods[ordinal], view.Observed.Settings.AgentImage
+	return pod != nil && installerImage(pod) != "" && installerImage(pod) != own && !(view.ages[ordinal].current && view.declaresAgent(own))
+}
+
+// declaresAgent says whether the StatefulSet declares an image for agents.
+func (view *View) declaresAgent(image string) bool {
+	set := view.Observed.StatefulSet
+	return set != nil && findInstaller(set.Spec.Template.Spec) == image
+}
+
+// listOutdatedAgents are the members whose agent is not the operator's, by their pods.
+func (view *View) listOutdatedAgents() []string {
+	var pods []string
+	for n := range view.Desired.Count {
+		if view.isAgentOutdated(n) {
+			pods = append(pods, view.PodName(n))
+		}
+	}
+	return pods
+}
+
+// reportAgent is what status says of the members' agents; nil before there are any.
+func (view *View) reportAgent() *v1alpha1.AgentStatus {
+	image := view.Desired.AgentImage
+	if image == "" {
+		return nil
+	}
+	st := &v1alpha1.AgentStatus{Image: image, Outdated: view.listOutdatedAgents()}
+	if own := view.Observed.Settings.AgentImage; image != own || len(st.Outdated) > 0 {
+		st.Available = own
+	}
+	return st
+}
+
+// AddAgentRequest adds what status records of the request to update agents to the
+// records of an engine's own requests.
+func (view *View) AddAgentRequest(recorded []v1alpha1.RequestStatus) []v1alpha1.RequestStatus {
+	recorded = slices.DeleteFunc(slices.Clone(recorded), func(r v1alpha1.RequestStatus) bool { return r.Type == requestUpdateAgents })
+	if r := view.planAgentUpdate(); r != nil {
+		recorded = append(recorded, *r)
+	}
+	return recorded
+}
+
+// planAgentUpdate takes up a request once, and ends it when no pod is left with another
+// agent than the operator's; nil without one. Pods are replaced once it is recorded.
+func (view *View) planAgentUpdate() *v1alpha1.RequestStatus {
+	r := FindRequest(view.Cluster, requestUpdateAgents)
+	id := view.Cluster.GetAnnotations()[v1alpha1.AnnotationUpdateAgents]
+	outdated := view.listOutdatedAgents()
+	switch {
+	case IsRunning(r):
+		if len(outdated) == 0 && view.hasAllPods() {
+			r.Result = "done: every member has the agent of " + view.Observed.Settings.AgentImage
+		}
+	case id == "" || r != nil && r.ID == id:
+		// nothing is requested
+	case view.Cluster.CommonStatus().SystemIdentifier == "":
+		r = &v1alpha1.RequestStatus{Type: requestUpdateAgents, ID: id, Result: NotAtCreation}
+	case view.Cluster.Common().Suspend || view.Observed.AwaitsFirstAnswer() || !view.hasAllPods():
+		// it waits for members that can be judged
+	case len(outdated) == 0:
+		r = &v1alpha1.RequestStatus{Type: requestUpdateAgents, ID: id, Result: "not needed: every member has the agent of " + view.Observed.Settings.AgentImage}
+	default:
+		r = &v1alpha1.RequestStatus{Type: requestUpdateAgents, ID: id}
+	}
+	return r
+}
+
+// hasAllPods says whether each member has a pod that stays.
+func (view *View) hasAllPods() bool {
+	for n := range view.Desired.Count {
+		if pod := view.Observed.Pods[n]; pod == nil || pod.DeletionTimestamp != nil {
+			return false
+		}
+	}
+	return true
+}
+
+// explainAgentUpdate says that the request to update agents replaces a pod; empty where
+// it does not. The template is to declare the operator's agent first, and a pod that is
+// of that template stays, whatever admission made of it.
+func (view *View) explainAgentUpdate(pod *corev1.Pod, current bool) string {
+	own := view.Observed.Settings.AgentImage
+	if current || installerImage(pod) == own || !view.declaresAgent(own) || !IsRunning(FindRequest(view.Cluster, requestUpdateAgents)) {
+		return ""
+	}
+	return fmt.Sprintf("its agent is of %s, and %s asks for that of the operator", installerImage(pod), v1alpha1.AnnotationUpdateAgents)
+}

@@ -1,0 +1,240 @@
+package memberset
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/holdfast-db/holdfast/api/v1alpha1"
+	"github.com/holdfast-db/holdfast/internal/agentapi"
+	"github.com/holdfast-db/holdfast/internal/agentclient"
+	"github.com/holdfast-db/holdfast/internal/engine/memberset/objects"
+)
+
+// The images of two releases of the operator.
+const (
+	agentBefore = "holdfast:v1"
+	agentNow    = "holdfast:v2"
+)
+
+// agentWorld is a cluster of three members, whose agents are of the release before the
+// operator's.
+type agentWorld struct {
+	c    *v1alpha1.PostgresCluster
+	o    Observation
+	want objects.Desired
+	set  objects.Set
+}
+
+func newAgentWorld() *agentWorld {
+	w := &agentWorld{c: viewCluster(), want: objects.Desired{Asked: "name:17", Image: "name:17", Count: 3, Config: []byte("settings")}}
+	w.c.Status.SystemIdentifier = "7300000000000000001"
+	w.c.Status.Agent = &v1alpha1.AgentStatus{Image: agentBefore}
+	w.set = objects.Set{Kind: objects.Kind{Container: "db"}, Cluster: w.c}
+	w.o = Observation{Settings: objects.Settings{AgentImage: agentNow}, Pods: map[int]*corev1.Pod{}, Members: map[string]agentclient.Observation{}}
+	w.o.StatefulSet = setOfImage("name:17", "name:17")
+	w.o.StatefulSet.Status.UpdateRevision = "revision-1"
+	w.o.StatefulSet.Spec.Template.Annotations[v1alpha1.AnnotationRollout] = w.set.RolloutHash("name:17")
+	w.declareAgent(agentBefore)
+	for n := range 3 {
+		w.createPod(n, agentBefore, "revision-1")
+	}
+	return w
+}
+
+func (w *agentWorld) declareAgent(image string) {
+	w.o.StatefulSet.Spec.Template.Spec.InitContainers = []corev1.Container{{Name: objects.InstallerName, Image: image}}
+}
+
+func (w *agentWorld) createPod(ordinal int, agent, revision string) *corev1.Pod {
+	pod := databasePod("name:17", "name:17", "")
+	pod.Name = w.set.PodName(ordinal)
+	pod.Annotations[v1alpha1.AnnotationRollout] = w.set.RolloutHash("name:17")
+	pod.Labels = map[string]string{appsv1.ControllerRevisionHashLabelKey: revision}
+	pod.CreationTimestamp = metav1.NewTime(time.Date(2026, 3, 1, 12, ordinal, 0, 0, time.UTC))
+	pod.Spec.InitContainers = []corev1.Container{{Name: objects.InstallerName, Image: agent}}
+	w.o.Pods[ordinal] = pod
+	w.o.Members[pod.Name] = agentclient.Observation{Status: &agentapi.Status{PodUID: string(pod.UID), ConfigHash: agentapi.HashConfig(w.want.Config), Serving: true}}
+	return pod
+}
+
+func (w *agentWorld) requestUpdate(id string) {
+	w.c.Annotations = map[string]string{v1alpha1.AnnotationUpdateAgents: id}
+}
+
+func (w *agentWorld) recordUpdate(id, result string) {
+	w.c.Status.Requests = []v1alpha1.RequestStatus{{Type: requestUpdateAgents, ID: id, Result: result}}
+}
+
+// view is one pass with what it decided on agents.
+func (w *agentWorld) view() (*View, string) {
+	view, d := NewView(w.set, w.o, time.Date(2026, 3, 1, 13, 0, 0, 0, time.UTC)), w.want
+	view.SetDesired(&d)
+	return &view, d.AgentImage
+}
+
+// An upgrade of the operator changes no agent. Each thing that does is one case, beside
+// what resembles it.
+func TestAgentImageStaysUntilPodsAreReplaced(t *testing.T) {
+	waiting := func(reason string) []corev1.ContainerStatus {
+		return []corev1.ContainerStatus{{Name: objects.InstallerName, State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: reason}}}}
+	}
+	for _, tc := range []struct {
+		name   string
+		change func(w *agentWorld)
+		want   string
+	}{
+		{"the operator was upgraded", func(*agentWorld) {}, agentBefore},
+		{"a pod was deleted", func(w *agentWorld) { delete(w.o.Pods, 1) }, agentBefore},
+		{"every pod was deleted", func(w *agentWorld) { clear(w.o.Pods) }, agentBefore},
+		{"a member joins", func(w *agentWorld) { w.want.Count = 4 }, agentBefore},
+		{"another client set the declared agent", func(w *agentWorld) { w.declareAgent("elsewhere:v9") }, agentBefore},
+		{"another client changed what the StatefulSet declares", func(w *agentWorld) {
+			w.o.StatefulSet.Spec.Template.Annotations[v1alpha1.AnnotationRollout] = "other"
+		}, agentBefore},
+		{"an earlier operator recorded none: the newest pod's", func(w *agentWorld) {
+			w.c.Status.Agent = nil
+			w.createPod(2, "holdfast:v1.1", "revision-1")
+		}, "holdfast:v1.1"},
+		{"nothing was created yet", func(w *agentWorld) { w.c.Status.Agent, w.o.StatefulSet = nil, nil; clear(w.o.Pods) }, agentNow},
+		{"the spec changed what pods are made of", func(w *agentWorld) { w.want.Asked = "name:17.1" }, agentNow},
+		{"it did, and the cluster is suspended", func(w *agentWorld) { w.want.Asked, w.c.Spec.Suspend = "name:17.1", true }, agentBefore},
+		{"a restart is pending", func(w *agentWorld) { w.o.Members["orders-1"].Status.PendingRestart = []string{"shared_buffers"} }, agentNow},
+		{"a restart is pending of a member that leaves", func(w *agentWorld) {
+			w.want.Count = 2
+			w.o.Members["orders-2"].Status.PendingRestart = []string{"shared_buffers"}
+		}, agentBefore},
+		{"an agent does not know user-provided certificates", func(w *agentWorld) { w.o.Minted.User = UserCertificates{CA: &UserSecret{}} }, agentNow},
+		{"the image of the agents is gone", func(w *agentWorld) { w.o.Pods[1].Status.InitContainerStatuses = waiting("ImagePullBackOff") }, agentNow},
+		{"the image of the database is gone", func(w *agentWorld) {
+			w.o.Pods[1].Status.ContainerStatuses = waiting("ImagePullBackOff")
+		}, agentBefore},
+		{"an agent crashes again and again", func(w *agentWorld) { w.o.Pods[1].Status.ContainerStatuses = waiting("CrashLoopBackOff") }, agentNow},
+		{"a pod finds no node", func(w *agentWorld) {
+			w.o.Pods[1].Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonUnschedulable}}
+		}, agentBefore},
+		{"a request is not recorded yet", func(w *agentWorld) { w.requestUpdate("one") }, agentBefore},
+		{"a request is recorded", func(w *agentWorld) { w.requestUpdate("one"); w.recordUpdate("one", "") }, agentNow},
+		{"a request was carried out before the upgrade", func(w *agentWorld) { w.requestUpdate("one"); w.recordUpdate("one", "done") }, agentBefore},
+		{"a request is recorded, and the cluster is suspended", func(w *agentWorld) { w.recordUpdate("one", ""); w.c.Spec.Suspend = true }, agentBefore},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			w := newAgentWorld()
+			tc.change(w)
+			if _, got := w.view(); got != tc.want {
+				t.Errorf("new pods have the agent of %s, want %s", got, tc.want)
+			}
+		})
+	}
+}
+
+// The operator's upgrade alone makes no pod outdated, and status says who is behind.
+func TestStatusSaysWhichAgentsAreBehind(t *testing.T) {
+	w := newAgentWorld()
+	w.createPod(1, agentNow, "revision-1")
+	view, _ := w.view()
+	for n := range 3 {
+		if why := view.FindOutdated(n); why != "" {
+			t.Errorf("member %d is replaced: %s", n, why)
+		}
+	}
+	want := &v1alpha1.AgentStatus{Image: agentBefore, Available: agentNow, Outdated: []string{"orders-0", "orders-2"}}
+	if diff := cmp.Diff(want, view.Report().Agent); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	w.o.Settings.AgentImage = agentBefore // back to the release before
+	w.createPod(1, agentBefore, "revision-1")
+	view, _ = w.view()
+	if diff := cmp.Diff(&v1alpha1.AgentStatus{Image: agentBefore}, view.Report().Agent); diff != "" {
+		t.Errorf("after going back (-want +got):\n%s", diff)
+	}
+}
+
+// A request is recorded first, replaces pods once the template declares the operator's
+// agent, and ends when each pod has it, whatever admission makes of the image.
+func TestRequestReplacesAgents(t *testing.T) {
+	w := newAgentWorld()
+	w.requestUpdate("one")
+	w.createPod(1, agentBefore, "revision-0") // of another template, with the same agent
+	recorded := func() v1alpha1.RequestStatus {
+		t.Helper()
+		view, _ := w.view()
+		all := view.AddAgentRequest(nil)
+		if len(all) != 1 {
+			t.Fatalf("recorded: %v", all)
+		}
+		w.c.Status.Requests = all
+		return all[0]
+	}
+	outdated := func() (list []int) {
+		view, _ := w.view()
+		for n := range 3 {
+			if view.FindOutdated(n) != "" {
+				list = append(list, n)
+			}
+		}
+		return list
+	}
+	if got := recorded(); got != (v1alpha1.RequestStatus{Type: "update-agents", ID: "one"}) {
+		t.Errorf("taken up: %+v", got)
+	}
+	if got := outdated(); got != nil {
+		t.Errorf("replaced before the template has the agent: %v", got)
+	}
+	w.declareAgent(agentNow)
+	w.o.StatefulSet.Status.UpdateRevision = "revision-2"
+	if diff := cmp.Diff([]int{0, 1, 2}, outdated()); diff != "" {
+		t.Errorf("replaced (-want +got):\n%s", diff)
+	}
+	w.createPod(2, agentNow, "revision-2")
+	w.createPod(1, "mirror/"+agentNow, "revision-2") // by an admission policy
+	if diff := cmp.Diff([]int{0}, outdated()); diff != "" {
+		t.Errorf("replaced of the last (-want +got):\n%s", diff)
+	}
+	delete(w.o.Pods, 0)
+	if got := recorded(); got.Result != "" {
+		t.Errorf("ended while a pod is away: %+v", got)
+	}
+	w.createPod(0, agentNow, "revision-2")
+	if got := recorded(); !strings.HasPrefix(got.Result, "done") {
+		t.Errorf("every pod has the agent: %+v", got)
+	}
+	w.o.Settings.AgentImage = "holdfast:v3"
+	if got := recorded(); !strings.HasPrefix(got.Result, "done") {
+		t.Errorf("carried out again after the next upgrade: %+v", got)
+	}
+}
+
+// What keeps a request from being taken up, or makes it needless.
+func TestRequestToUpdateAgentsIsTakenUpOnce(t *testing.T) {
+	for _, tc := range []struct {
+		name   string
+		change func(w *agentWorld)
+		want   string // the result; - for no record
+	}{
+		{"nothing is behind", func(w *agentWorld) { w.o.Settings.AgentImage = agentBefore }, "not needed"},
+		{"created with it", func(w *agentWorld) { w.c.Status.SystemIdentifier = "" }, "not carried out"},
+		{"suspended", func(w *agentWorld) { w.c.Spec.Suspend = true }, "-"},
+		{"a pod is away", func(w *agentWorld) { delete(w.o.Pods, 1) }, "-"},
+		{"no request", func(w *agentWorld) { w.c.Annotations = nil }, "-"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			w := newAgentWorld()
+			w.requestUpdate("one")
+			tc.change(w)
+			view, _ := w.view()
+			got := "-"
+			if all := view.AddAgentRequest([]v1alpha1.RequestStatus{{Type: "switchover"}}); len(all) > 1 {
+				got = all[1].Result
+			}
+			if !strings.HasPrefix(got, tc.want) || (got == "-") != (tc.want == "-") {
+				t.Errorf("%q, want %q", got, tc.want)
+			}
+		})
+	}
+}
