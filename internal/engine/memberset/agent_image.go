@@ -92,7 +92,10 @@ func agentFails(pod *corev1.Pod) bool {
 // pod would have it too.
 func (view *View) isAgentOutdated(ordinal int) bool {
 	pod, own := view.Observed.Pods[ordinal], view.Observed.Settings.AgentImage
-	return pod != nil && installerImage(pod) != "" && installerImage(pod) != own && !(view.ages[ordinal].current && view.declaresAgent(own))
+	if pod == nil || installerImage(pod) == "" || installerImage(pod) == own {
+		return false
+	}
+	return !view.ages[ordinal].current || !view.declaresAgent(own)
 }
 
 // declaresAgent says whether the StatefulSet declares an image for agents.
