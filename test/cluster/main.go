@@ -48,7 +48,7 @@ func rootCommand() *cobra.Command {
 	root.PersistentFlags().StringVar(&o.kubeconfig, "kubeconfig", "", "where up writes the kubeconfig (default DIR/kubeconfig)")
 	root.PersistentFlags().StringVar(&o.kubernetes, "kubernetes", "", "minor version of Kubernetes, such as 1.36 (default: that of kube/go.mod; a running cluster keeps its own)")
 	root.AddCommand(upCommand(o), downCommand(o), statusCommand(o), buildCommand(o), assetsCommand(o), versionsCommand(),
-		imagesCommand(o), etcdCommand(), mysqlCommand(), postgresCommand(), loadCommand(), tagCommand(), packCommand(), fluxCommand(o), auditCommand(o), diskCommand(o), provisionCommand(o))
+		imagesCommand(o), etcdCommand(), mysqlCommand(), postgresCommand(), programsCommand(), loadCommand(), tagCommand(), packCommand(), fluxCommand(o), auditCommand(o), diskCommand(o), provisionCommand(o))
 	root.AddCommand(nodeCommands(o)...)
 	root.AddCommand(faultCommands(o)...)
 	return root
