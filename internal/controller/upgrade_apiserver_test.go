@@ -26,7 +26,7 @@ func TestUpgradeOfTheOperator(t *testing.T) { eachKind(t, upgradeOfTheOperator) 
 
 func upgradeOfTheOperator(t *testing.T, w *world) {
 	const before, next = agentImage, "holdfast:next"
-	var steadySince atomic.Int64 // a resourceVersion; 0 while changes are asked for
+	var steadySince, judged atomic.Int64 // resourceVersions; 0 for none
 	version := func(c v1alpha1.Cluster) int64 {
 		number, err := strconv.ParseInt(c.GetResourceVersion(), 10, 64)
 		if err != nil {
@@ -34,7 +34,8 @@ func upgradeOfTheOperator(t *testing.T, w *world) {
 		}
 		return number
 	}
-	w.watch(func(c v1alpha1.Cluster) {
+	seen := w.watch(func(c v1alpha1.Cluster) {
+		judged.Store(version(c))
 		if since := steadySince.Load(); since > 0 && version(c) > since && !ready(c) {
 			t.Errorf("an exchange of the operator shows: %s", describeDrifts(c))
 		}
@@ -65,7 +66,10 @@ func upgradeOfTheOperator(t *testing.T, w *world) {
 			t.Errorf("pods were replaced (-before +now):\n%s", diff)
 		}
 	}
-	steadySince.Store(0)
+	// Each version is compared with the pods that there are when it is judged: before one is
+	// deleted, every version has to be.
+	await(w, c, "every status is judged", func(c v1alpha1.Cluster) bool { return judged.Load() >= version(c) })
+	seen.atLeast(3)
 
 	lost := podNames(c, w.kind.several)[w.kind.several-1]
 	if err := w.person.Delete(t.Context(), &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: lost}}); err != nil {

@@ -42,22 +42,38 @@ func (view *View) chooseAgentImage() string {
 }
 
 // findAgentPin is the image that members take their agents from until pods are
-// replaced; empty where there is none. An operator that recorded none left pods: the
-// newest one's image is what the last pod was created with, and no member goes back.
+// replaced; empty where there is none. An image in status counts that something declares
+// or runs: one that a person wrote there, or that was never applied, does not. Without one
+// it is what the newest pod was created with, so that no member goes back.
 func (view *View) findAgentPin() string {
-	if st := view.Cluster.CommonStatus().Agent; st != nil && st.Image != "" {
+	if st := view.Cluster.CommonStatus().Agent; st != nil && st.Image != "" && view.isAgentKnown(st.Image) {
 		return st.Image
 	}
 	var newest *corev1.Pod
+	current := true
 	for _, n := range slices.Sorted(maps.Keys(view.Observed.Pods)) {
 		if pod := view.Observed.Pods[n]; newest == nil || newest.CreationTimestamp.Before(&pod.CreationTimestamp) {
-			newest = pod
+			newest, current = pod, view.ages[n].current
 		}
 	}
-	if newest == nil {
-		return ""
+	if current { // what admission made of the image in the pod is not to be declared
+		return view.declaredAgent()
 	}
 	return installerImage(newest)
+}
+
+// isAgentKnown says whether an image is the operator's, or that of the StatefulSet or of a pod.
+// While there is no pod it cannot be told.
+func (view *View) isAgentKnown(image string) bool {
+	if image == view.Observed.Settings.AgentImage || view.declaresAgent(image) || len(view.Observed.Pods) == 0 {
+		return true
+	}
+	for _, pod := range view.Observed.Pods {
+		if installerImage(pod) == image {
+			return true
+		}
+	}
+	return false
 }
 
 // needsOwnAgent says whether a member's pod is to be replaced in any case, or cannot
@@ -67,7 +83,8 @@ func (view *View) needsOwnAgent(ordinal int) bool {
 	if pod == nil || pod.DeletionTimestamp != nil {
 		return false
 	}
-	return view.ages[ordinal].older || view.restartNeeded(m) || view.Observed.isAgentTooOld(pod, m) || agentFails(pod) && installerImage(pod) != view.Observed.Settings.AgentImage
+	return view.ages[ordinal].older || view.restartNeeded(m) || view.Observed.isAgentTooOld(pod, m) || view.isAgentUnfit(ordinal) ||
+		agentFails(pod) && installerImage(pod) != view.Observed.Settings.AgentImage
 }
 
 // agentFails says whether a pod cannot have the image of its agent, or its containers
@@ -98,10 +115,24 @@ func (view *View) isAgentOutdated(ordinal int) bool {
 	return !view.ages[ordinal].current || !view.declaresAgent(own)
 }
 
+// declaredAgent is the image for agents that the StatefulSet declares; empty without one.
+func (view *View) declaredAgent() string {
+	if view.Observed.StatefulSet == nil {
+		return ""
+	}
+	return findInstaller(view.Observed.StatefulSet.Spec.Template.Spec)
+}
+
 // declaresAgent says whether the StatefulSet declares an image for agents.
 func (view *View) declaresAgent(image string) bool {
-	set := view.Observed.StatefulSet
-	return set != nil && findInstaller(set.Spec.Template.Spec) == image
+	return view.Observed.StatefulSet != nil && view.declaredAgent() == image
+}
+
+// isAgentUnfit says whether a member will not serve with the agent that it has, and the
+// operator's is another one.
+func (view *View) isAgentUnfit(ordinal int) bool {
+	pod := view.Observed.Pods[ordinal]
+	return pod != nil && view.UnfitAgents[ordinal] != "" && installerImage(pod) != view.Observed.Settings.AgentImage
 }
 
 // listOutdatedAgents are the members whose agent is not the operator's, by their pods.

@@ -29,6 +29,8 @@ type agentWorld struct {
 	o    Observation
 	want objects.Desired
 	set  objects.Set
+	// unfit is the engine's judgement of agents.
+	unfit map[int]string
 }
 
 func newAgentWorld() *agentWorld {
@@ -74,6 +76,7 @@ func (w *agentWorld) recordUpdate(id, result string) {
 // view is one pass with what it decided on agents.
 func (w *agentWorld) view() (*View, string) {
 	view, d := NewView(w.set, w.o, time.Date(2026, 3, 1, 13, 0, 0, 0, time.UTC)), w.want
+	view.UnfitAgents = w.unfit
 	view.SetDesired(&d)
 	return &view, d.AgentImage
 }
@@ -99,8 +102,25 @@ func TestAgentImageStaysUntilPodsAreReplaced(t *testing.T) {
 		}, agentBefore},
 		{"an earlier operator recorded none: the newest pod's", func(w *agentWorld) {
 			w.c.Status.Agent = nil
-			w.createPod(2, "holdfast:v1.1", "revision-1")
+			w.declareAgent("holdfast:v1.2")
+			w.createPod(2, "holdfast:v1.1", "revision-0")
 		}, "holdfast:v1.1"},
+		{"the record is lost, and admission names a mirror", func(w *agentWorld) {
+			w.c.Status.Agent = nil
+			w.createPod(2, "mirror/"+agentBefore, "revision-1")
+		}, agentBefore},
+		{"the record and every pod are lost", func(w *agentWorld) { w.c.Status.Agent = nil; clear(w.o.Pods) }, agentBefore},
+		{"the record was edited", func(w *agentWorld) { w.c.Status.Agent.Image = "elsewhere:v9" }, agentBefore},
+		{"the record was emptied", func(w *agentWorld) { w.c.Status.Agent.Image = "" }, agentBefore},
+		{"the record names what was never applied", func(w *agentWorld) {
+			w.c.Status.Agent.Image = "holdfast:v1.9"
+			w.createPod(2, agentBefore, "revision-0")
+		}, agentBefore},
+		{"an agent cannot serve its group", func(w *agentWorld) { w.unfit = map[int]string{1: "it is old"} }, agentNow},
+		{"an agent cannot serve its group, and is the operator's", func(w *agentWorld) {
+			w.unfit = map[int]string{1: "it is old"}
+			w.createPod(1, agentNow, "revision-1")
+		}, agentBefore},
 		{"nothing was created yet", func(w *agentWorld) { w.c.Status.Agent, w.o.StatefulSet = nil, nil; clear(w.o.Pods) }, agentNow},
 		{"the spec changed what pods are made of", func(w *agentWorld) { w.want.Asked = "name:17.1" }, agentNow},
 		{"it did, and the cluster is suspended", func(w *agentWorld) { w.want.Asked, w.c.Spec.Suspend = "name:17.1", true }, agentBefore},
@@ -207,6 +227,37 @@ func TestRequestReplacesAgents(t *testing.T) {
 	w.o.Settings.AgentImage = "holdfast:v3"
 	if got := recorded(); !strings.HasPrefix(got.Result, "done") {
 		t.Errorf("carried out again after the next upgrade: %+v", got)
+	}
+}
+
+// A member that cannot serve with its agent is replaced by itself once the template declares the
+// operator's, also while it says that it is at work.
+func TestUnfitAgentIsReplaced(t *testing.T) {
+	w := newAgentWorld()
+	w.unfit = map[int]string{1: "it is old"}
+	m := w.o.Members["orders-1"].Status
+	m.Serving, m.State = false, agentapi.StateRecovering
+	step := func() string {
+		view, _ := w.view()
+		for n := range 3 {
+			view.Standings[n] = Standing{}
+		}
+		if s := view.ReplaceStep(0); s != nil {
+			return s.Target + ": " + s.Message
+		}
+		return ""
+	}
+	if got := step(); got != "" {
+		t.Errorf("replaced before the template has the agent: %s", got)
+	}
+	w.declareAgent(agentNow)
+	w.o.StatefulSet.Status.UpdateRevision = "revision-2"
+	if got := step(); got != "orders-1: it is old" {
+		t.Errorf("replaced: %q", got)
+	}
+	w.createPod(1, agentNow, "revision-2")
+	if got := step(); got != "" {
+		t.Errorf("replaced again: %s", got)
 	}
 }
 

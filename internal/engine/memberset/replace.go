@@ -103,6 +103,9 @@ const (
 // when it is in no hurry.
 func (view *View) isStuck(ordinal int) bool {
 	pod, m := view.Observed.Pods[ordinal], view.Observed.Member(ordinal)
+	if view.isAgentUnfit(ordinal) {
+		return true
+	}
 	if m == nil {
 		return waitingReason(pod) != "" || !hasStarted(view.Set, pod) && !hasRunBefore(view.Set, pod)
 	}
@@ -207,6 +210,8 @@ func explainOutdated(view *View, ordinal int, age podAge, declared bool) string 
 		return "the pod does not start, and its agent is older than the operator"
 	case !age.current && view.Observed.isAgentTooOld(pod, m):
 		return "its agent is older than what spec.tls asks for"
+	case !age.current && view.isAgentUnfit(ordinal) && view.declaresAgent(view.Observed.Settings.AgentImage):
+		return view.UnfitAgents[ordinal]
 	case view.restartNeeded(m):
 		return "a restart is needed for " + strings.Join(m.PendingRestart, ", ")
 	}

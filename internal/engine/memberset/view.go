@@ -20,6 +20,9 @@ type View struct {
 	Desired objects.Desired
 	// Standings are the engine's, by ordinal.
 	Standings map[int]Standing
+	// UnfitAgents say why members will not serve with the agents that they have, by ordinal.
+	// The engine sets them before SetDesired.
+	UnfitAgents map[int]string
 	// Now is the time of the pass.
 	Now time.Time
 	// Membership is which members there are, and Versions what they run.

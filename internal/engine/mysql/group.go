@@ -186,6 +186,25 @@ func (g group) describeRiskWithout(ordinal int) string {
 	return fmt.Sprintf("%d of the other %d members of the group are online, and %d must be", online, left, quorumOf(left))
 }
 
+// findUnfitAgents are the members that a group with a single leader refuses for good, since
+// their agents are of an earlier build. They say nothing of it: they try again and again.
+func (g group) findUnfitAgents(o memberset.Observation) map[int]string {
+	unfit := map[int]string{}
+	if !g.isLed() || !readReport(g.status).SingleLeader {
+		return unfit
+	}
+	for n := range o.Pods {
+		m := o.Member(n)
+		if m == nil || g.counted[n] {
+			continue
+		}
+		if r := readReport(m); r != nil && !r.JoinsSingleLeader && (r.Phase == mysqlapi.PhaseDetached || r.Phase == mysqlapi.PhaseStarting) {
+			unfit[n] = "its agent is of an earlier build, which cannot join a group with a single leader"
+		}
+	}
+	return unfit
+}
+
 // DecodeStatus reads a member's answer.
 func DecodeStatus(text []byte) (agentapi.Status, error) {
 	return agentapi.DecodeStatus[mysqlapi.GroupStatus](text)

@@ -37,6 +37,7 @@ func planCluster(c *v1alpha1.MySQLCluster, o memberset.Observation, now time.Tim
 	g := readGroup(view.Set, o)
 	v := readVersions(c, &view, g)
 	d, writable, stalls := planDesired(c, &view, g, v)
+	view.UnfitAgents = g.findUnfitAgents(o)
 	view.SetDesired(&d.Desired)
 	j := judgement{c: c, v: v, g: g, scale: d.scale, requests: d.requests, Judgement: memberset.NewJudgement(view, stalls)}
 	for n := range d.Count {

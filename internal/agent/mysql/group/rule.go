@@ -47,6 +47,8 @@ type Report struct {
 	// SingleLeader says that the group that the server is in agrees by a single leader, its
 	// primary, and not by all members in turn. Others cannot join it.
 	SingleLeader bool
+	// JoinsSingleLeader says, of a peer, that its agent can have it join such a group.
+	JoinsSingleLeader bool
 	// Persisted are the UUIDs in the record that is on the member's volume, Revision and
 	// Lineage those of that record.
 	Persisted []string
@@ -114,7 +116,7 @@ type Plan struct {
 	Record Record
 	// ReplicationName of the group to join or to start.
 	ReplicationName string
-	// SingleLeader is how the group to join agrees: see Report.
+	// SingleLeader is how the group to join or to start agrees: see Report.
 	SingleLeader bool
 	// Errant are transactions that the group does not have.
 	Errant mysqlgtid.Set
@@ -137,7 +139,7 @@ func PlanStart(s Situation) Plan {
 		return Plan{Reason: "the own server is not ready"}
 	case !s.RecordKnown && s.Persisted.IsOnly(s.Self.UUID):
 		// No other member can have joined without this volume's knowledge.
-		return Plan{Action: StartGroup, ReplicationName: s.Persisted.ReplicationName(), Reason: "the only member of the group"}
+		return Plan{Action: StartGroup, ReplicationName: s.Persisted.ReplicationName(), SingleLeader: s.canAllJoinSingleLeader(), Reason: "the only member of the group"}
 	case !s.RecordKnown:
 		return Plan{Reason: "the record of the members cannot be read"}
 	}
@@ -262,11 +264,18 @@ func (s Situation) planStarter(present []Report, missing []string) Plan {
 	case starter.UUID != s.Self.UUID:
 		return Plan{Reason: starter.Pod + " starts the group"}
 	case s.holdsClaim() && len(missing) == 0:
-		return Plan{Action: StartGroup, ReplicationName: s.Record.ReplicationName(), Reason: "it holds all transactions of the recorded members"}
+		return Plan{Action: StartGroup, ReplicationName: s.Record.ReplicationName(), SingleLeader: s.canAllJoinSingleLeader(), Reason: "it holds all transactions of the recorded members"}
 	case s.Forced:
 		return s.planForcedClaim(present, missing)
 	}
 	return Plan{Action: ClaimBoot, Record: s.Record.WithClaim(s.Self.UUID), Reason: "it holds all transactions of the recorded members"}
+}
+
+// canAllJoinSingleLeader says whether each peer that answers could join a group that agrees by
+// a single leader: one whose agent is of an earlier build is refused there for good, and the
+// group goes on with turns until all agents are newer.
+func (s Situation) canAllJoinSingleLeader() bool {
+	return !slices.ContainsFunc(s.Peers, func(p Report) bool { return !p.JoinsSingleLeader })
 }
 
 // planForcedClaim goes on without the members that are missing. One that was not recorded may
