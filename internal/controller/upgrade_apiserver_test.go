@@ -9,10 +9,12 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/fluxcd/pkg/apis/meta"
 	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
@@ -65,6 +67,16 @@ func upgradeOfTheOperator(t *testing.T, w *world) {
 		if diff := cmp.Diff(pods, w.podUIDs(c)); diff != "" {
 			t.Errorf("pods were replaced (-before +now):\n%s", diff)
 		}
+	}
+	edited := []byte(`{"status":{"agent":{"image":"elsewhere:v9"}}}`)
+	if err := w.person.Status().Patch(t.Context(), c, client.RawPatch(types.MergePatchType, edited)); err != nil {
+		t.Fatal(err)
+	}
+	// Nothing is done for a status alone: the next pass puts it back.
+	edit(w, c, func(c v1alpha1.Cluster) { c.SetAnnotations(map[string]string{meta.ReconcileRequestAnnotation: "edited"}) })
+	await(w, c, "the image that a person wrote into the status is put back", func(c v1alpha1.Cluster) bool { return c.CommonStatus().Agent.Image == before })
+	if now := w.declaredAgent(c, before); now != revision {
+		t.Errorf("the template changed: revision %s, before %s", now, revision)
 	}
 	// Each version is compared with the pods that there are when it is judged: before one is
 	// deleted, every version has to be.

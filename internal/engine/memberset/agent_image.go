@@ -63,7 +63,7 @@ func (view *View) findAgentPin() string {
 }
 
 // isAgentKnown says whether an image is the operator's, or that of the StatefulSet or of a pod.
-// While there is no pod it cannot be told.
+// While there is no pod, the record alone says it.
 func (view *View) isAgentKnown(image string) bool {
 	if image == view.Observed.Settings.AgentImage || view.declaresAgent(image) || len(view.Observed.Pods) == 0 {
 		return true
