@@ -73,7 +73,9 @@ func upgradeOfTheOperator(t *testing.T, w *world) {
 		t.Fatal(err)
 	}
 	// Nothing is done for a status alone: the next pass puts it back.
-	edit(w, c, func(c v1alpha1.Cluster) { c.SetAnnotations(map[string]string{meta.ReconcileRequestAnnotation: "edited"}) })
+	edit(w, c, func(c v1alpha1.Cluster) {
+		c.SetAnnotations(map[string]string{meta.ReconcileRequestAnnotation: "edited"})
+	})
 	await(w, c, "the image that a person wrote into the status is put back", func(c v1alpha1.Cluster) bool { return c.CommonStatus().Agent.Image == before })
 	if now := w.declaredAgent(c, before); now != revision {
 		t.Errorf("the template changed: revision %s, before %s", now, revision)
