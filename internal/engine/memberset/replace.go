@@ -124,13 +124,22 @@ func (view *View) isStuck(ordinal int) bool {
 // stuckIn is when a member that waits is stuck, if it still waits then. An agent
 // of an earlier version does not say since when it does.
 func (view *View) stuckIn(ordinal int) time.Duration {
-	m := view.Observed.Member(ordinal)
-	if m == nil || m.DownSince.IsZero() {
+	down, known := view.FindDownTime(ordinal)
+	if !known {
 		return 0
 	}
-	// The member's clock to its answer, and ours since.
-	down := m.Time.Sub(m.DownSince) + max(0, view.Now.Sub(view.Observed.Members[view.PodName(ordinal)].At))
 	return waitingLimit - down
+}
+
+// FindDownTime is how long a member has not served; not known of one that serves, that does
+// not answer, or whose agent does not report it.
+func (view *View) FindDownTime(ordinal int) (down time.Duration, known bool) {
+	m := view.Observed.Member(ordinal)
+	if m == nil || m.DownSince.IsZero() {
+		return 0, false
+	}
+	// The member's clock to its answer, and ours since.
+	return m.Time.Sub(m.DownSince) + max(0, view.Now.Sub(view.Observed.Members[view.PodName(ordinal)].At)), true
 }
 
 // hasRunBefore says that the database's container has run in this pod, and ended.
@@ -206,7 +215,7 @@ func explainOutdated(view *View, ordinal int, age podAge, declared bool) string 
 		return "the pod is older than what the spec declares for it"
 	case age.stray != "":
 		return age.stray
-	case !age.current && waitingReason(pod) != "" && installerImage(pod) != view.Observed.Settings.AgentImage:
+	case !age.current && waitingReason(pod) != "" && InstallerImage(pod) != view.Observed.Settings.AgentImage:
 		return "the pod does not start, and its agent is older than the operator"
 	case !age.current && view.Observed.isAgentTooOld(pod, m):
 		return "its agent is older than what spec.tls asks for"

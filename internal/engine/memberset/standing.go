@@ -175,8 +175,8 @@ func pullFault(message string) string {
 	return ": " + reason
 }
 
-// installerImage is the image that a pod gets its agent from.
-func installerImage(pod *corev1.Pod) string { return findInstaller(pod.Spec) }
+// InstallerImage is the image that a pod gets its agent from.
+func InstallerImage(pod *corev1.Pod) string { return findInstaller(pod.Spec) }
 
 // findInstaller is the image that pods of a spec get their agents from; empty for none.
 func findInstaller(spec corev1.PodSpec) string {

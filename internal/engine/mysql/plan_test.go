@@ -361,15 +361,19 @@ func TestMemberThatTheGroupRefusesGetsAnotherAgent(t *testing.T) {
 		want   string // the image that new pods have agents of
 		step   string
 	}{
-		"refused":                        {func(*world) {}, "holdfast:test", "ReplaceMember orders-2"},
-		"it joins again and again":       {func(w *world) { w.part(2).Phase = mysqlapi.PhaseStarting }, "holdfast:test", "ReplaceMember orders-2"},
-		"the group takes turns":          {func(w *world) { w.part(0).SingleLeader = false }, before, ""},
-		"its agent can join":             {func(w *world) { w.part(2).JoinsSingleLeader = true }, before, ""},
-		"it still copies the data":       {func(w *world) { w.part(2).Phase = mysqlapi.PhaseEmpty }, before, ""},
-		"its server does not run yet":    {func(w *world) { w.part(2).Phase = mysqlapi.PhaseDown }, before, ""},
-		"no member is known to lead":     {func(w *world) { w.part(0).View = nil }, before, ""},
-		"its agent is the operator's":    {func(w *world) { w.o.Pods[2].Spec.InitContainers[0].Image = "holdfast:test" }, before, ""},
-		"it is in the group, and serves": {func(w *world) { w.member(2); w.report(0, 1, 2); w.part(0).SingleLeader = true; w.setAgents(before) }, before, ""},
+		"refused":                              {func(*world) {}, "holdfast:test", "ReplaceMember orders-2"},
+		"it joins again and again":             {func(w *world) { w.part(2).Phase = mysqlapi.PhaseStarting }, "holdfast:test", "ReplaceMember orders-2"},
+		"the group takes turns":                {func(w *world) { w.part(0).SingleLeader = false }, before, ""},
+		"its agent can join":                   {func(w *world) { w.part(2).JoinsSingleLeader = true }, before, ""},
+		"it still copies the data":             {func(w *world) { w.part(2).Phase = mysqlapi.PhaseEmpty }, before, ""},
+		"its server does not run yet":          {func(w *world) { w.part(2).Phase = mysqlapi.PhaseDown }, before, ""},
+		"no member is known to lead":           {func(w *world) { w.part(0).View = nil }, before, ""},
+		"the group has taken in such an agent": {func(w *world) { w.o.Pods[1].Spec.InitContainers[0].Image = before }, before, ""},
+		"such an agent leads":                  {func(w *world) { w.o.Pods[0].Spec.InitContainers[0].Image = before }, before, ""},
+		"it may still be joining":              {func(w *world) { w.status(2).DownSince = now.Add(time.Second - joinLimit) }, before, ""},
+		"it has just begun to join":            {func(w *world) { w.part(2).Phase = mysqlapi.PhaseStarting; w.status(2).DownSince = now }, before, ""},
+		"its agent is the operator's":          {func(w *world) { w.o.Pods[2].Spec.InitContainers[0].Image = "holdfast:test" }, before, ""},
+		"it is in the group, and serves":       {func(w *world) { w.member(2); w.report(0, 1, 2); w.part(0).SingleLeader = true; w.setAgents(before) }, before, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := settled(t, 3)
@@ -377,8 +381,12 @@ func TestMemberThatTheGroupRefusesGetsAnotherAgent(t *testing.T) {
 			w.part(0).SingleLeader = true
 			w.detach(2, "1-9")
 			w.status(2).State = agentapi.StateRecovering
+			w.status(2).Time, w.status(2).DownSince = now, now.Add(-joinLimit)
 			w.c.Status.Agent = &v1alpha1.AgentStatus{Image: before}
 			w.setAgents(before)
+			for _, n := range []int{0, 1} { // of builds that know a leader
+				w.o.Pods[n].Spec.InitContainers[0].Image = "holdfast:later"
+			}
 			tc.change(w)
 			p := w.plan()
 			if p.Report.Agent.Image != tc.want {
@@ -390,6 +398,39 @@ func TestMemberThatTheGroupRefusesGetsAnotherAgent(t *testing.T) {
 				t.Errorf("step %q, want %q", got, tc.step)
 			}
 		})
+	}
+}
+
+// After an outage of all members a group that was started with a leader takes its members in
+// again: agents that do not say that they can join are not replaced for it, and what to do is
+// asked again when the first of them is to be in the group.
+func TestMembersThatReturnToTheirGroupKeepTheirAgents(t *testing.T) {
+	const before = "holdfast:before"
+	w := settled(t, 3)
+	w.report(0)
+	w.part(0).SingleLeader = true
+	w.c.Status.Agent = &v1alpha1.AgentStatus{Image: before}
+	w.setAgents(before)
+	for n := 1; n < 3; n++ {
+		w.detach(n, "1-9")
+		w.status(n).State = agentapi.StateRecovering
+		w.status(n).Time, w.status(n).DownSince = now, now.Add(-time.Hour)
+	}
+	p := w.plan()
+	if image := p.Report.Agent.Image; image != before {
+		t.Errorf("new pods have agents of %s", image)
+	}
+	if got := outcomeOf(p).Step; got != "" {
+		t.Errorf("step %q", got)
+	}
+	// The one that started the group has a later agent: of the others it is not known.
+	w.o.Pods[0].Spec.InitContainers[0].Image = "holdfast:later"
+	for n := 1; n < 3; n++ {
+		w.status(n).DownSince = now.Add(time.Duration(n)*time.Second - joinLimit)
+	}
+	p = w.plan()
+	if image := p.Report.Agent.Image; image != before || p.Recheck <= 0 || p.Recheck > time.Second {
+		t.Errorf("new pods have agents of %s, and that is checked in %s", image, p.Recheck)
 	}
 }
 
