@@ -64,12 +64,12 @@ func TestStatementsThatStartAGroup(t *testing.T) {
 		},
 		"a group of members that know no leader is started": {
 			group.Plan{Action: group.StartGroup, ReplicationName: "g"},
-			[]string{"SET GLOBAL super_read_only = ON", leader + "false", "SET GLOBAL group_replication_bootstrap_group = ON", "START GROUP_REPLICATION", "SET GLOBAL group_replication_bootstrap_group = OFF"},
+			[]string{"STOP GROUP_REPLICATION", "SET GLOBAL super_read_only = ON", leader + "false", "SET GLOBAL group_replication_bootstrap_group = ON", "START GROUP_REPLICATION", "SET GLOBAL group_replication_bootstrap_group = OFF"},
 			leader + "true",
 		},
 		"a group is started": {
 			group.Plan{Action: group.StartGroup, ReplicationName: "g", SingleLeader: true},
-			[]string{"SET GLOBAL super_read_only = ON", leader + "true", "SET GLOBAL group_replication_bootstrap_group = ON", "START GROUP_REPLICATION", "SET GLOBAL group_replication_bootstrap_group = OFF"},
+			[]string{"STOP GROUP_REPLICATION", "SET GLOBAL super_read_only = ON", leader + "true", "SET GLOBAL group_replication_bootstrap_group = ON", "START GROUP_REPLICATION", "SET GLOBAL group_replication_bootstrap_group = OFF"},
 			leader + "false",
 		},
 	} {
