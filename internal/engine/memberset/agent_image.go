@@ -84,24 +84,24 @@ func (view *View) needsOwnAgent(ordinal int) bool {
 		return false
 	}
 	return view.ages[ordinal].older || view.restartNeeded(m) || view.Observed.isAgentTooOld(pod, m) || view.isAgentUnfit(ordinal) ||
-		agentFails(pod) && InstallerImage(pod) != view.Observed.Settings.AgentImage
+		view.agentFails(pod) && InstallerImage(pod) != view.Observed.Settings.AgentImage
 }
 
-// agentFails says whether a pod cannot have the image of its agent, or its containers
-// end again and again: a newer agent may do better.
-func agentFails(pod *corev1.Pod) bool {
-	for i := range pod.Status.InitContainerStatuses {
-		s := &pod.Status.InitContainerStatuses[i]
-		if w := s.State.Waiting; w != nil && s.Name == objects.InstallerName && (slices.Contains(imageReasons, w.Reason) || w.Reason == reasonCrashLoop) {
-			return true
-		}
-	}
-	for i := range pod.Status.ContainerStatuses {
-		if w := pod.Status.ContainerStatuses[i].State.Waiting; w != nil && w.Reason == reasonCrashLoop {
-			return true
-		}
-	}
-	return false
+// agentFails says whether a pod cannot have the image of its agent, or the agent ends again
+// and again, in its installer or in the database's container: a newer one may do better.
+func (view *View) agentFails(pod *corev1.Pod) bool {
+	return slices.ContainsFunc(view.listAgentContainers(pod), func(s corev1.ContainerStatus) bool {
+		w := s.State.Waiting
+		return w != nil && (w.Reason == reasonCrashLoop || s.Name == objects.InstallerName && slices.Contains(imageReasons, w.Reason))
+	})
+}
+
+// listAgentContainers are a pod's containers that the operator declares. Those that admission
+// adds say nothing of the agent, and the database serves whatever becomes of them.
+func (view *View) listAgentContainers(pod *corev1.Pod) []corev1.ContainerStatus {
+	return slices.DeleteFunc(slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses), func(s corev1.ContainerStatus) bool {
+		return s.Name != objects.InstallerName && s.Name != view.Container
+	})
 }
 
 // isAgentOutdated says whether a pod has another agent than a pod would have that is

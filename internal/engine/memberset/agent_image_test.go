@@ -84,9 +84,6 @@ func (w *agentWorld) view() (*View, string) {
 // An upgrade of the operator changes no agent. Each thing that does is one case, beside
 // what resembles it.
 func TestAgentImageStaysUntilPodsAreReplaced(t *testing.T) {
-	waiting := func(reason string) []corev1.ContainerStatus {
-		return []corev1.ContainerStatus{{Name: objects.InstallerName, State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: reason}}}}
-	}
 	for _, tc := range []struct {
 		name   string
 		change func(w *agentWorld)
@@ -130,11 +127,20 @@ func TestAgentImageStaysUntilPodsAreReplaced(t *testing.T) {
 			w.o.Members["orders-2"].Status.PendingRestart = []string{"shared_buffers"}
 		}, agentBefore},
 		{"an agent does not know user-provided certificates", func(w *agentWorld) { w.o.Minted.User = UserCertificates{CA: &UserSecret{}} }, agentNow},
-		{"the image of the agents is gone", func(w *agentWorld) { w.o.Pods[1].Status.InitContainerStatuses = waiting("ImagePullBackOff") }, agentNow},
+		{"the image of the agents is gone", func(w *agentWorld) {
+			w.o.Pods[1].Status.InitContainerStatuses = waiting(objects.InstallerName, "ImagePullBackOff")
+		}, agentNow},
 		{"the image of the database is gone", func(w *agentWorld) {
-			w.o.Pods[1].Status.ContainerStatuses = waiting("ImagePullBackOff")
+			w.o.Pods[1].Status.ContainerStatuses = waiting("db", "ImagePullBackOff")
 		}, agentBefore},
-		{"an agent crashes again and again", func(w *agentWorld) { w.o.Pods[1].Status.ContainerStatuses = waiting("CrashLoopBackOff") }, agentNow},
+		{"an agent crashes again and again", func(w *agentWorld) { w.o.Pods[1].Status.ContainerStatuses = waiting("db", "CrashLoopBackOff") }, agentNow},
+		{"the installer crashes again and again", func(w *agentWorld) {
+			w.o.Pods[1].Status.InitContainerStatuses = waiting(objects.InstallerName, "CrashLoopBackOff")
+		}, agentNow},
+		{"a container that admission added crashes again and again", func(w *agentWorld) {
+			w.o.Pods[1].Status.ContainerStatuses = waiting("mesh", "CrashLoopBackOff")
+			w.o.Pods[1].Status.InitContainerStatuses = waiting("mesh-init", "CrashLoopBackOff")
+		}, agentBefore},
 		{"a pod finds no node", func(w *agentWorld) {
 			w.o.Pods[1].Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonUnschedulable}}
 		}, agentBefore},
@@ -150,6 +156,28 @@ func TestAgentImageStaysUntilPodsAreReplaced(t *testing.T) {
 				t.Errorf("new pods have the agent of %s, want %s", got, tc.want)
 			}
 		})
+	}
+}
+
+// waiting is the status of a container that does not start.
+func waiting(container, reason string) []corev1.ContainerStatus {
+	return []corev1.ContainerStatus{{Name: container, State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: reason}}}}
+}
+
+// A pod whose database does not start is replaced once new pods have the operator's agent. One
+// whose database serves stays, whatever the containers do that admission added.
+func TestPodThatDoesNotStartGetsAnotherAgent(t *testing.T) {
+	for container, want := range map[string]string{"db": "the pod does not start, and its agent is older than the operator", "mesh": ""} {
+		for _, reason := range []string{"CrashLoopBackOff", "ImagePullBackOff", "CreateContainerError"} {
+			w := newAgentWorld()
+			w.o.Pods[1].Status.ContainerStatuses = waiting(container, reason)
+			w.declareAgent(agentNow)
+			w.o.StatefulSet.Status.UpdateRevision = "revision-2"
+			view, _ := w.view()
+			if got := view.FindOutdated(1); got != want {
+				t.Errorf("%s of %s: replaced because %q, want %q", reason, container, got, want)
+			}
+		}
 	}
 }
 

@@ -146,9 +146,9 @@ func IsReady(pod *corev1.Pod) bool {
 // imageReasons are the kubelet's words for an image that cannot be had.
 var imageReasons = []string{"ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull", "ImageInspectError", "RegistryUnavailable"}
 
-// imageFault says which image of a pod cannot be had, and why.
-func imageFault(pod *corev1.Pod) string {
-	for _, s := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
+// imageFault says which image of containers cannot be had, and why.
+func imageFault(containers []corev1.ContainerStatus) string {
+	for _, s := range containers {
 		if w := s.State.Waiting; w != nil && slices.Contains(imageReasons, w.Reason) {
 			return fmt.Sprintf("image %s: %s%s", s.Image, w.Reason, pullFault(w.Message))
 		}
@@ -194,10 +194,15 @@ const reasonCrashLoop = "CrashLoopBackOff"
 // waitingReason says why a pod is not running its database; empty when it is,
 // or is about to.
 func waitingReason(pod *corev1.Pod) string {
-	if fault := imageFault(pod); fault != "" {
+	return explainWaiting(pod, slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses))
+}
+
+// explainWaiting is waitingReason by some of the pod's containers.
+func explainWaiting(pod *corev1.Pod, containers []corev1.ContainerStatus) string {
+	if fault := imageFault(containers); fault != "" {
 		return fault
 	}
-	for _, s := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
+	for _, s := range containers {
 		if w := s.State.Waiting; w != nil && (w.Reason == reasonCrashLoop || strings.HasPrefix(w.Reason, "CreateContainer")) {
 			return fmt.Sprintf("container %s: %s; see kubectl logs %s -c %s --previous", s.Name, w.Reason, pod.Name, s.Name)
 		}
