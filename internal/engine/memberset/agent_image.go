@@ -112,7 +112,7 @@ func (view *View) isAgentOutdated(ordinal int) bool {
 	if pod == nil || InstallerImage(pod) == "" || InstallerImage(pod) == own {
 		return false
 	}
-	return !view.ages[ordinal].current || !view.declaresAgent(own)
+	return !view.ages[ordinal].current || !view.declaresOwnAgent()
 }
 
 // declaredAgent is the image for agents that the StatefulSet declares; empty without one.
@@ -121,6 +121,13 @@ func (view *View) declaredAgent() string {
 		return ""
 	}
 	return findInstaller(view.Observed.StatefulSet.Spec.Template.Spec)
+}
+
+// declaresOwnAgent says whether new pods have the operator's agent. Admission may have made
+// another image of it in the StatefulSet: then status says what was applied.
+func (view *View) declaresOwnAgent() bool {
+	own, st := view.Observed.Settings.AgentImage, view.Cluster.CommonStatus().Agent
+	return view.declaresAgent(own) || view.Observed.StatefulSet != nil && st != nil && st.Image == own
 }
 
 // declaresAgent says whether the StatefulSet declares an image for agents.
@@ -209,7 +216,7 @@ func (view *View) hasAllPods() bool {
 // of that template stays, whatever admission made of it.
 func (view *View) explainAgentUpdate(pod *corev1.Pod, current bool) string {
 	own := view.Observed.Settings.AgentImage
-	if current || InstallerImage(pod) == own || !view.declaresAgent(own) || !IsRunning(FindRequest(view.Cluster, requestUpdateAgents)) {
+	if current || InstallerImage(pod) == own || !view.declaresOwnAgent() || !IsRunning(FindRequest(view.Cluster, requestUpdateAgents)) {
 		return ""
 	}
 	return fmt.Sprintf("its agent is of %s, and %s asks for that of the operator", InstallerImage(pod), v1alpha1.AnnotationUpdateAgents)

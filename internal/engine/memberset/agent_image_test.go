@@ -258,6 +258,51 @@ func TestRequestReplacesAgents(t *testing.T) {
 	}
 }
 
+// Where admission rewrites the image in the StatefulSet itself, no pod and no template has the
+// operator's: a request replaces each pod once, and ends.
+func TestRequestEndsWhereAdmissionRewritesTheTemplate(t *testing.T) {
+	w := newAgentWorld()
+	w.recordUpdate("one", "")
+	w.requestUpdate("one")
+	w.declareAgent("mirror/" + agentBefore)
+	for n := range 3 {
+		w.createPod(n, "mirror/"+agentBefore, "revision-1")
+	}
+	view, image := w.view()
+	if image != agentNow || view.FindOutdated(1) != "" {
+		t.Fatalf("before the template has the agent: declared %s, replaced because %q", image, view.FindOutdated(1))
+	}
+	if got := view.reportAgent().Outdated; len(got) != 3 {
+		t.Errorf("behind are %v", got)
+	}
+	w.c.Status.Agent = view.reportAgent()
+	w.declareAgent("mirror/" + agentNow)
+	w.o.StatefulSet.Status.UpdateRevision = "revision-2"
+	for n := range 3 {
+		view, _ = w.view()
+		if view.FindOutdated(n) == "" {
+			t.Errorf("member %d keeps its agent", n)
+		}
+		w.createPod(n, "mirror/"+agentNow, "revision-2")
+		view, _ = w.view()
+		if why := view.FindOutdated(n); why != "" {
+			t.Errorf("member %d is replaced again: %s", n, why)
+		}
+	}
+	r := view.planAgentUpdate()
+	if !strings.HasPrefix(r.Result, "done") {
+		t.Errorf("the request: %+v", r)
+	}
+	w.recordUpdate("one", r.Result)
+	if diff := cmp.Diff(&v1alpha1.AgentStatus{Image: agentNow}, view.reportAgent()); diff != "" {
+		t.Errorf("status (-want +got):\n%s", diff)
+	}
+	w.o.Settings.AgentImage = agentBefore // back to the release before
+	if view, image = w.view(); image != "mirror/"+agentNow || len(view.reportAgent().Outdated) != 3 {
+		t.Errorf("after going back: declared %s, behind %v", image, view.reportAgent().Outdated)
+	}
+}
+
 // A member that cannot serve with its agent is replaced by itself once the template declares the
 // operator's, also while it says that it is at work.
 func TestUnfitAgentIsReplaced(t *testing.T) {

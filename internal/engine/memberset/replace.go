@@ -219,7 +219,7 @@ func explainOutdated(view *View, ordinal int, age podAge, declared bool) string 
 		return "the pod does not start, and its agent is older than the operator"
 	case !age.current && view.Observed.isAgentTooOld(pod, m):
 		return "its agent is older than what spec.tls asks for"
-	case !age.current && view.isAgentUnfit(ordinal) && view.declaresAgent(view.Observed.Settings.AgentImage):
+	case !age.current && view.isAgentUnfit(ordinal) && view.declaresOwnAgent():
 		return view.UnfitAgents[ordinal]
 	case view.restartNeeded(m):
 		return "a restart is needed for " + strings.Join(m.PendingRestart, ", ")
