@@ -171,13 +171,31 @@ func TestPodThatDoesNotStartGetsAnotherAgent(t *testing.T) {
 		for _, reason := range []string{"CrashLoopBackOff", "ImagePullBackOff", "CreateContainerError"} {
 			w := newAgentWorld()
 			w.o.Pods[1].Status.ContainerStatuses = waiting(container, reason)
-			w.declareAgent(agentNow)
 			w.o.StatefulSet.Status.UpdateRevision = "revision-2"
+			if view, _ := w.view(); view.FindOutdated(1) != "" {
+				t.Errorf("%s of %s: replaced before the template has the agent: %s", reason, container, view.FindOutdated(1))
+			}
+			w.declareAgent(agentNow)
 			view, _ := w.view()
 			if got := view.FindOutdated(1); got != want {
 				t.Errorf("%s of %s: replaced because %q, want %q", reason, container, got, want)
 			}
 		}
+	}
+}
+
+// An agent that does not know user-provided certificates is replaced once the template declares
+// the operator's: a new pod would have the same before.
+func TestAgentThatIsTooOldIsReplacedOnceNewPodsHaveAnother(t *testing.T) {
+	w := newAgentWorld()
+	w.o.Minted.User = UserCertificates{CA: &UserSecret{}}
+	w.o.StatefulSet.Status.UpdateRevision = "revision-2"
+	if view, image := w.view(); view.FindOutdated(1) != "" || image != agentNow {
+		t.Errorf("replaced because %q, declared is %s", view.FindOutdated(1), image)
+	}
+	w.declareAgent(agentNow)
+	if view, _ := w.view(); view.FindOutdated(1) == "" {
+		t.Error("it is not replaced")
 	}
 }
 
