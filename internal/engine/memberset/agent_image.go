@@ -109,7 +109,7 @@ func (view *View) listAgentContainers(pod *corev1.Pod) []corev1.ContainerStatus 
 // pod would have it too.
 func (view *View) isAgentOutdated(ordinal int) bool {
 	pod, own := view.Observed.Pods[ordinal], view.Observed.Settings.AgentImage
-	if pod == nil || InstallerImage(pod) == "" || InstallerImage(pod) == own {
+	if pod == nil || !view.isTemplateObserved() || InstallerImage(pod) == "" || InstallerImage(pod) == own {
 		return false
 	}
 	return !view.ages[ordinal].current || !view.declaresOwnAgent()
@@ -123,11 +123,18 @@ func (view *View) declaredAgent() string {
 	return findInstaller(view.Observed.StatefulSet.Spec.Template.Spec)
 }
 
+// isTemplateObserved says whether Kubernetes has made a revision of the template that the
+// StatefulSet declares. Before, no pod is known to be of it.
+func (view *View) isTemplateObserved() bool {
+	set := view.Observed.StatefulSet
+	return set == nil || set.Status.ObservedGeneration == set.Generation
+}
+
 // declaresOwnAgent says whether new pods have the operator's agent. Admission may have made
 // another image of it in the StatefulSet: then status says what was applied.
 func (view *View) declaresOwnAgent() bool {
 	own, st := view.Observed.Settings.AgentImage, view.Cluster.CommonStatus().Agent
-	return view.declaresAgent(own) || view.Observed.StatefulSet != nil && st != nil && st.Image == own
+	return view.Observed.StatefulSet != nil && view.isTemplateObserved() && (view.declaresAgent(own) || st != nil && st.Image == own)
 }
 
 // declaresAgent says whether the StatefulSet declares an image for agents.
@@ -142,8 +149,12 @@ func (view *View) isAgentUnfit(ordinal int) bool {
 	return pod != nil && view.UnfitAgents[ordinal] != "" && InstallerImage(pod) != view.Observed.Settings.AgentImage
 }
 
-// listOutdatedAgents are the members whose agent is not the operator's, by their pods.
+// listOutdatedAgents are the members whose agent is not the operator's, by their pods; as they
+// were while that cannot be said.
 func (view *View) listOutdatedAgents() []string {
+	if st := view.Cluster.CommonStatus().Agent; st != nil && !view.isTemplateObserved() {
+		return st.Outdated
+	}
 	var pods []string
 	for n := range view.Desired.Count {
 		if view.isAgentOutdated(n) {
@@ -183,6 +194,8 @@ func (view *View) planAgentUpdate() *v1alpha1.RequestStatus {
 	id := view.Cluster.GetAnnotations()[v1alpha1.AnnotationUpdateAgents]
 	outdated := view.listOutdatedAgents()
 	switch {
+	case !view.isTemplateObserved():
+		// no pod can be judged
 	case IsRunning(r):
 		if len(outdated) == 0 && view.hasAllPods() {
 			r.Result = "done: every member has the agent of " + view.Observed.Settings.AgentImage

@@ -352,6 +352,37 @@ func TestUnfitAgentIsReplaced(t *testing.T) {
 	}
 }
 
+// Before Kubernetes has made a revision of a template, no pod is known to be of it: none is
+// replaced for its agent, and neither status nor a request changes.
+func TestAgentsAreNotJudgedByATemplateThatIsNotObserved(t *testing.T) {
+	w := newAgentWorld()
+	w.recordUpdate("one", "")
+	w.requestUpdate("two")
+	w.c.Status.Agent = &v1alpha1.AgentStatus{Image: agentNow, Available: agentNow, Outdated: []string{"orders-0"}}
+	w.declareAgent(agentNow)
+	w.o.StatefulSet.Status.UpdateRevision = "revision-2"
+	w.createPod(1, "mirror/"+agentNow, "revision-2")
+	w.createPod(2, "mirror/"+agentNow, "revision-2")
+	for _, observed := range []bool{true, false} {
+		w.o.StatefulSet.Generation = w.o.StatefulSet.Status.ObservedGeneration
+		if !observed {
+			w.o.StatefulSet.Generation++
+		}
+		view, _ := w.view()
+		for n := range 3 {
+			if why := view.FindOutdated(n); (why != "") != (observed && n == 0) {
+				t.Errorf("observed %t: member %d is replaced because %q", observed, n, why)
+			}
+		}
+		if diff := cmp.Diff(w.c.Status.Agent, view.reportAgent()); diff != "" {
+			t.Errorf("observed %t: status (-want +got):\n%s", observed, diff)
+		}
+		if r := view.planAgentUpdate(); r == nil || r.ID != "one" || r.Result != "" {
+			t.Errorf("observed %t: the request: %+v", observed, r)
+		}
+	}
+}
+
 // What keeps a request from being taken up, or makes it needless.
 func TestRequestToUpdateAgentsIsTakenUpOnce(t *testing.T) {
 	for _, tc := range []struct {
