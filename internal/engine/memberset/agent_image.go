@@ -30,7 +30,7 @@ func (view *View) chooseAgentImage() string {
 		return own
 	case view.Cluster.Common().Suspend:
 		return pinned
-	case IsRunning(FindRequest(view.Cluster, requestUpdateAgents)):
+	case view.isUpdatingAgents():
 		return own
 	}
 	for n := range view.Desired.Count {
@@ -187,13 +187,21 @@ func (view *View) AddAgentRequest(recorded []v1alpha1.RequestStatus) []v1alpha1.
 	return recorded
 }
 
+// isUpdatingAgents says whether a request to update agents runs, and was not withdrawn.
+func (view *View) isUpdatingAgents() bool {
+	return view.Cluster.GetAnnotations()[v1alpha1.AnnotationUpdateAgents] != "" && IsRunning(FindRequest(view.Cluster, requestUpdateAgents))
+}
+
 // planAgentUpdate takes up a request once, and ends it when no pod is left with another
-// agent than the operator's; nil without one. Pods are replaced once it is recorded.
+// agent than the operator's, or when its annotation is removed; nil without one. Pods are
+// replaced once it is recorded.
 func (view *View) planAgentUpdate() *v1alpha1.RequestStatus {
 	r := FindRequest(view.Cluster, requestUpdateAgents)
 	id := view.Cluster.GetAnnotations()[v1alpha1.AnnotationUpdateAgents]
 	outdated := view.listOutdatedAgents()
 	switch {
+	case IsRunning(r) && id == "":
+		r.Result = "withdrawn: the annotation " + v1alpha1.AnnotationUpdateAgents + " was removed; members keep the agents that they have by now"
 	case !view.isTemplateObserved():
 		// no pod can be judged
 	case IsRunning(r):
@@ -229,7 +237,7 @@ func (view *View) hasAllPods() bool {
 // of that template stays, whatever admission made of it.
 func (view *View) explainAgentUpdate(pod *corev1.Pod, current bool) string {
 	own := view.Observed.Settings.AgentImage
-	if current || InstallerImage(pod) == own || !view.declaresOwnAgent() || !IsRunning(FindRequest(view.Cluster, requestUpdateAgents)) {
+	if current || InstallerImage(pod) == own || !view.declaresOwnAgent() || !view.isUpdatingAgents() {
 		return ""
 	}
 	return fmt.Sprintf("its agent is of %s, and %s asks for that of the operator", InstallerImage(pod), v1alpha1.AnnotationUpdateAgents)

@@ -146,8 +146,9 @@ func TestAgentImageStaysUntilPodsAreReplaced(t *testing.T) {
 		}, agentBefore},
 		{"a request is not recorded yet", func(w *agentWorld) { w.requestUpdate("one") }, agentBefore},
 		{"a request is recorded", func(w *agentWorld) { w.requestUpdate("one"); w.recordUpdate("one", "") }, agentNow},
+		{"a request is recorded, and was withdrawn", func(w *agentWorld) { w.recordUpdate("one", "") }, agentBefore},
 		{"a request was carried out before the upgrade", func(w *agentWorld) { w.requestUpdate("one"); w.recordUpdate("one", "done") }, agentBefore},
-		{"a request is recorded, and the cluster is suspended", func(w *agentWorld) { w.recordUpdate("one", ""); w.c.Spec.Suspend = true }, agentBefore},
+		{"a request is recorded, and the cluster is suspended", func(w *agentWorld) { w.requestUpdate("one"); w.recordUpdate("one", ""); w.c.Spec.Suspend = true }, agentBefore},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			w := newAgentWorld()
@@ -349,6 +350,40 @@ func TestUnfitAgentIsReplaced(t *testing.T) {
 	w.createPod(1, agentNow, "revision-2")
 	if got := step(); got != "" {
 		t.Errorf("replaced again: %s", got)
+	}
+}
+
+// A request whose annotation is removed while it runs ends, and the members that are left keep
+// their agents, also at the next upgrade. It can be made again with another ID.
+func TestRequestToUpdateAgentsIsWithdrawn(t *testing.T) {
+	w := newAgentWorld()
+	w.recordUpdate("one", "")
+	w.requestUpdate("one")
+	w.c.Status.Agent.Image = agentNow
+	w.declareAgent(agentNow)
+	w.o.StatefulSet.Status.UpdateRevision = "revision-2"
+	w.createPod(2, agentNow, "revision-2")
+	if view, _ := w.view(); view.FindOutdated(0) == "" {
+		t.Fatal("the request replaces nothing")
+	}
+	w.c.Annotations = nil
+	view, _ := w.view()
+	if why := view.FindOutdated(0); why != "" {
+		t.Errorf("replaced after the request was withdrawn: %s", why)
+	}
+	r := view.planAgentUpdate()
+	if r.ID != "one" || !strings.HasPrefix(r.Result, "withdrawn") {
+		t.Errorf("the request: %+v", r)
+	}
+	w.recordUpdate("one", r.Result)
+	w.o.Settings.AgentImage = "holdfast:v3"
+	if _, image := w.view(); image != agentNow {
+		t.Errorf("after the next upgrade new pods have the agent of %s", image)
+	}
+	w.requestUpdate("two")
+	view, _ = w.view()
+	if r := view.planAgentUpdate(); r.ID != "two" || r.Result != "" {
+		t.Errorf("the next request: %+v", r)
 	}
 }
 
