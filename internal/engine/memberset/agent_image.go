@@ -59,7 +59,7 @@ func (view *View) findAgentPin() string {
 	if current { // what admission made of the image in the pod is not to be declared
 		return view.declaredAgent()
 	}
-	return InstallerImage(newest)
+	return view.Observed.findAskedAgent(newest)
 }
 
 // isAgentKnown says whether an image is the operator's, or that of the StatefulSet or of a pod.
@@ -69,7 +69,7 @@ func (view *View) isAgentKnown(image string) bool {
 		return true
 	}
 	for _, pod := range view.Observed.Pods {
-		if InstallerImage(pod) == image {
+		if view.Observed.findAskedAgent(pod) == image {
 			return true
 		}
 	}
@@ -84,7 +84,7 @@ func (view *View) needsOwnAgent(ordinal int) bool {
 		return false
 	}
 	return view.ages[ordinal].older || view.restartNeeded(m) || view.Observed.isAgentTooOld(pod, m) || view.isAgentUnfit(ordinal) ||
-		view.agentFails(pod) && InstallerImage(pod) != view.Observed.Settings.AgentImage
+		view.agentFails(pod) && view.Observed.findAskedAgent(pod) != view.Observed.Settings.AgentImage
 }
 
 // agentFails says whether a pod cannot have the image of its agent, or the agent ends again
@@ -109,7 +109,7 @@ func (view *View) listAgentContainers(pod *corev1.Pod) []corev1.ContainerStatus 
 // pod would have it too.
 func (view *View) isAgentOutdated(ordinal int) bool {
 	pod, own := view.Observed.Pods[ordinal], view.Observed.Settings.AgentImage
-	if pod == nil || !view.isTemplateObserved() || InstallerImage(pod) == "" || InstallerImage(pod) == own {
+	if pod == nil || !view.isTemplateObserved() || InstallerImage(pod) == "" || view.Observed.findAskedAgent(pod) == own {
 		return false
 	}
 	return !view.ages[ordinal].current || !view.declaresOwnAgent()
@@ -146,7 +146,7 @@ func (view *View) declaresAgent(image string) bool {
 // operator's is another one.
 func (view *View) isAgentUnfit(ordinal int) bool {
 	pod := view.Observed.Pods[ordinal]
-	return pod != nil && view.UnfitAgents[ordinal] != "" && InstallerImage(pod) != view.Observed.Settings.AgentImage
+	return pod != nil && view.UnfitAgents[ordinal] != "" && view.Observed.findAskedAgent(pod) != view.Observed.Settings.AgentImage
 }
 
 // listOutdatedAgents are the members whose agent is not the operator's, by their pods; as they
@@ -237,8 +237,8 @@ func (view *View) hasAllPods() bool {
 // of that template stays, whatever admission made of it.
 func (view *View) explainAgentUpdate(pod *corev1.Pod, current bool) string {
 	own := view.Observed.Settings.AgentImage
-	if current || InstallerImage(pod) == own || !view.declaresOwnAgent() || !view.isUpdatingAgents() {
+	if current || view.Observed.findAskedAgent(pod) == own || !view.declaresOwnAgent() || !view.isUpdatingAgents() {
 		return ""
 	}
-	return fmt.Sprintf("its agent is of %s, and %s asks for that of the operator", InstallerImage(pod), v1alpha1.AnnotationUpdateAgents)
+	return fmt.Sprintf("its agent is of %s, and %s asks for that of the operator", view.Observed.findAskedAgent(pod), v1alpha1.AnnotationUpdateAgents)
 }

@@ -1,6 +1,7 @@
 package memberset
 
 import (
+	"encoding/json"
 	"strings"
 	"testing"
 	"time"
@@ -9,6 +10,10 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes/scheme"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
 	"github.com/holdfast-db/holdfast/internal/agentapi"
@@ -105,6 +110,19 @@ func TestAgentImageStaysUntilPodsAreReplaced(t *testing.T) {
 		{"the record is lost, and admission names a mirror", func(w *agentWorld) {
 			w.c.Status.Agent = nil
 			w.createPod(2, "mirror/"+agentBefore, "revision-1")
+		}, agentBefore},
+		{"the record is lost, and a pod of another template has a mirror's image", func(w *agentWorld) {
+			w.c.Status.Agent = nil
+			w.declareAgent("holdfast:v1.2")
+			w.createPod(2, "mirror/"+agentBefore, "revision-0")
+			w.o.Altered = map[string]PodComparison{"orders-2": {Made: true, Agent: agentBefore}}
+		}, agentBefore},
+		{"pods alone show the record, and admission names a mirror", func(w *agentWorld) {
+			w.declareAgent("elsewhere:v9")
+			w.o.Altered = map[string]PodComparison{}
+			for n := range 3 {
+				w.o.Altered[w.createPod(n, "mirror/"+agentBefore, "revision-1").Name] = PodComparison{Made: true, Agent: agentBefore}
+			}
 		}, agentBefore},
 		{"the record and every pod are lost", func(w *agentWorld) { w.c.Status.Agent = nil; clear(w.o.Pods) }, agentBefore},
 		{"the record was edited", func(w *agentWorld) { w.c.Status.Agent.Image = "elsewhere:v9" }, agentBefore},
@@ -384,6 +402,50 @@ func TestRequestToUpdateAgentsIsWithdrawn(t *testing.T) {
 	view, _ = w.view()
 	if r := view.planAgentUpdate(); r.ID != "two" || r.Result != "" {
 		t.Errorf("the next request: %+v", r)
+	}
+}
+
+// A pod whose template declares the operator's agent has it, whatever admission made of the image,
+// also after another part of the template was changed.
+func TestAgentIsComparedWithThePodsOwnTemplate(t *testing.T) {
+	w := newAgentWorld()
+	w.recordUpdate("one", "")
+	w.requestUpdate("one")
+	w.c.Status.Agent.Image = agentNow
+	w.declareAgent(agentNow)
+	w.o.StatefulSet.Status.UpdateRevision = "revision-3"
+	w.createPod(1, "mirror/"+agentNow, "revision-2")
+	w.createPod(2, "mirror/"+agentNow, "revision-2")
+	w.o.Altered = map[string]PodComparison{"orders-1": {Made: true, Agent: agentNow}, "orders-2": {Agent: agentNow}} // of orders-2 the template is not known
+	view, _ := w.view()
+	if diff := cmp.Diff([]string{"orders-0", "orders-2"}, view.listOutdatedAgents()); diff != "" {
+		t.Errorf("behind (-want +got):\n%s", diff)
+	}
+	if why := view.FindOutdated(1); why != "" {
+		t.Errorf("orders-1 is replaced: %s", why)
+	}
+}
+
+// The image that a pod's template declares is read with the template.
+func TestAskedAgentIsReadFromTheRevision(t *testing.T) {
+	w := newAgentWorld()
+	set := w.o.StatefulSet
+	set.Namespace, set.Name, set.UID = w.c.Namespace, w.c.Name, "set"
+	pod := w.createPod(0, "mirror/"+agentBefore, "revision-1")
+	pod.Namespace = w.c.Namespace
+	template, err := json.Marshal(map[string]any{"spec": map[string]any{"template": set.Spec.Template}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	revision := &appsv1.ControllerRevision{ObjectMeta: metav1.ObjectMeta{Namespace: w.c.Namespace, Name: "revision-1"}, Data: runtime.RawExtension{Raw: template}}
+	if err := controllerutil.SetControllerReference(set, revision, scheme.Scheme); err != nil {
+		t.Fatal(err)
+	}
+	k := &MemberEngine{Writer: fake.NewClientBuilder().WithObjects(pod, revision).Build()}
+	w.declareAgent(agentNow)
+	got, err := k.comparePod(t.Context(), set, pod)
+	if err != nil || !got.Made || got.Agent != agentBefore {
+		t.Errorf("%+v, %v", got, err)
 	}
 }
 

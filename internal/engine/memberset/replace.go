@@ -215,7 +215,7 @@ func explainOutdated(view *View, ordinal int, age podAge, declared bool) string 
 		return "the pod is older than what the spec declares for it"
 	case age.stray != "":
 		return age.stray
-	case !age.current && explainWaiting(pod, view.listAgentContainers(pod)) != "" && InstallerImage(pod) != view.Observed.Settings.AgentImage && view.declaresOwnAgent():
+	case !age.current && explainWaiting(pod, view.listAgentContainers(pod)) != "" && view.Observed.findAskedAgent(pod) != view.Observed.Settings.AgentImage && view.declaresOwnAgent():
 		return "the pod does not start, and its agent is older than the operator"
 	case !age.current && view.Observed.isAgentTooOld(pod, m) && view.declaresOwnAgent():
 		return "its agent is older than what spec.tls asks for"

@@ -178,6 +178,15 @@ func pullFault(message string) string {
 // InstallerImage is the image that a pod gets its agent from.
 func InstallerImage(pod *corev1.Pod) string { return findInstaller(pod.Spec) }
 
+// findAskedAgent is the image that the template of a pod declares for its agent, whatever
+// admission made of it in the pod; the pod's own where the template is not known.
+func (o Observation) findAskedAgent(pod *corev1.Pod) string {
+	if altered := o.Altered[pod.Name]; altered.Made && altered.Agent != "" {
+		return altered.Agent
+	}
+	return InstallerImage(pod)
+}
+
 // findInstaller is the image that pods of a spec get their agents from; empty for none.
 func findInstaller(spec corev1.PodSpec) string {
 	for i := range spec.InitContainers {

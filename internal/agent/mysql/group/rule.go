@@ -303,8 +303,8 @@ func (s Situation) planStarter(present []Report, missing []string) Plan {
 }
 
 // canAllJoinSingleLeader says whether each peer that answers could join a group that agrees by
-// a single leader: one whose agent is of an earlier build is refused there for good, and the
-// group goes on with turns until all agents are newer.
+// a single leader. One whose agent is of an earlier build may be refused there for good: the group
+// goes on with turns while one does not say that it can.
 func (s Situation) canAllJoinSingleLeader() bool {
 	return !slices.ContainsFunc(s.Peers, func(p Report) bool { return !p.JoinsSingleLeader })
 }
