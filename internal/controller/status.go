@@ -166,6 +166,7 @@ func fillReport[C v1alpha1.Cluster](st *v1alpha1.CommonStatus, p *pass[C]) {
 	}
 	st.Requests, st.Schedules = r.Requests, slices.Clone(r.Schedules)
 	st.Archive, st.Election, st.Insights, st.Agent = r.Archive, r.Election, r.Insights, r.Agent
+	st.Recommendations = r.Recommendations
 	st.Restore = p.restored.status
 	if p.backups.Known {
 		st.LastBackup, st.NextBackup, st.StoreCheck = p.backups.Last, nil, p.store.check
