@@ -103,6 +103,9 @@ const (
 	// AnnotationImage on a pod is the image that the spec asked for when the
 	// pod was declared: with a tag, where the pod may name a digest.
 	AnnotationImage = "holdfast.dev/image"
+	// AnnotationAgentImage on a StatefulSet is the image that its pods take their agents
+	// from, as Holdfast applied it: admission may have named a mirror in the template.
+	AnnotationAgentImage = "holdfast.dev/agent-image"
 	// AnnotationSystemIdentifier on a volume or a Lease is the identifier of
 	// the database system that was bootstrapped there. It forbids a second bootstrap.
 	AnnotationSystemIdentifier = "holdfast.dev/system-identifier"

@@ -32,15 +32,25 @@ const (
 // restarted, no cluster says for a moment that it is not ready, no primary changes. Agents
 // of both releases then work together: a pod that is lost returns with the agent that the
 // others have, and the request to update agents replaces them one after the other.
+//
+// Agents of the release before may know how to join a MySQL group with a leader and not say
+// so (Previous), or be of a build whose groups take turns (Turns).
 func TestSoakUpgrades(t *testing.T) {
+	t.Run("Previous", func(t *testing.T) { upgradeFrom(t, findPreviousRelease(t), allKinds()) })
+	t.Run("Turns", func(t *testing.T) { upgradeFrom(t, turnsCommit, []*kind{mysql}) })
+}
+
+// upgradeFrom exchanges the operator of a commit and that of this tree.
+func upgradeFrom(t *testing.T, commit string, kinds []*kind) {
+	needCommit(t, commit)
 	waitForNamespacesToEnd(t)
-	previous := buildCommit(t, findPreviousRelease(t))
+	previous := buildCommit(t, commit)
 	t.Cleanup(func() { runIn(t, "../..", deploy) })
 	runIn(t, previous, deploy)
 	imageBefore := installedImage(t)
 
 	var all []*upgraded
-	for _, k := range allKinds() {
+	for _, k := range kinds {
 		needKind(t, k)
 		all = append(all, &upgraded{subject: newSubject(t, k, 3), k: k})
 	}

@@ -30,7 +30,7 @@ func (view *View) chooseAgentImage() string {
 		return own
 	case view.Cluster.Common().Suspend:
 		return pinned
-	case view.isUpdatingAgents():
+	case view.isUpdatingAgents() || view.hasOnlyOwnAgents():
 		return own
 	}
 	for n := range view.Desired.Count {
@@ -57,7 +57,7 @@ func (view *View) findAgentPin() string {
 		}
 	}
 	if current { // what admission made of the image in the pod is not to be declared
-		return view.declaredAgent()
+		return view.appliedAgent()
 	}
 	return view.Observed.findAskedAgent(newest)
 }
@@ -74,6 +74,18 @@ func (view *View) isAgentKnown(image string) bool {
 		}
 	}
 	return false
+}
+
+// hasOnlyOwnAgents says that each member has a pod, with the operator's agent. The pinned
+// image is then that of an update that was withdrawn, or of an operator that was taken back,
+// before a pod had it.
+func (view *View) hasOnlyOwnAgents() bool {
+	for n := range view.Desired.Count {
+		if pod := view.Observed.Pods[n]; pod == nil || view.Observed.findAskedAgent(pod) != view.Observed.Settings.AgentImage {
+			return false
+		}
+	}
+	return view.Desired.Count > 0
 }
 
 // needsOwnAgent says whether a member's pod is to be replaced in any case, or cannot
@@ -112,7 +124,19 @@ func (view *View) isAgentOutdated(ordinal int) bool {
 	if pod == nil || !view.isTemplateObserved() || InstallerImage(pod) == "" || view.Observed.findAskedAgent(pod) == own {
 		return false
 	}
-	return !view.ages[ordinal].current || !view.declaresOwnAgent()
+	return !view.declaresOwnAgent() || !view.hasDeclaredAgent(pod, view.ages[ordinal].current)
+}
+
+// wouldUpdateAgent says whether a new pod would have the operator's agent, and a pod has another
+// one. Before the template declares the operator's, a new pod would not.
+func (view *View) wouldUpdateAgent(pod *corev1.Pod, current bool) bool {
+	return view.Observed.findAskedAgent(pod) != view.Observed.Settings.AgentImage && view.declaresOwnAgent() && !view.hasDeclaredAgent(pod, current)
+}
+
+// hasDeclaredAgent says whether a new pod would have the same agent as a pod, whatever admission
+// makes of the image.
+func (view *View) hasDeclaredAgent(pod *corev1.Pod, current bool) bool {
+	return current || view.Observed.findAskedAgent(pod) == view.declaredAgent()
 }
 
 // declaredAgent is the image for agents that the StatefulSet declares; empty without one.
@@ -123,6 +147,15 @@ func (view *View) declaredAgent() string {
 	return findInstaller(view.Observed.StatefulSet.Spec.Template.Spec)
 }
 
+// appliedAgent is the image for agents that the StatefulSet was applied with, whatever admission
+// made of it in the template; empty without one. Earlier operators did not record it.
+func (view *View) appliedAgent() string {
+	if set := view.Observed.StatefulSet; set != nil && set.Annotations[v1alpha1.AnnotationAgentImage] != "" {
+		return set.Annotations[v1alpha1.AnnotationAgentImage]
+	}
+	return view.declaredAgent()
+}
+
 // isTemplateObserved says whether Kubernetes has made a revision of the template that the
 // StatefulSet declares. Before, no pod is known to be of it.
 func (view *View) isTemplateObserved() bool {
@@ -130,16 +163,16 @@ func (view *View) isTemplateObserved() bool {
 	return set == nil || set.Status.ObservedGeneration == set.Generation
 }
 
-// declaresOwnAgent says whether new pods have the operator's agent. Admission may have made
-// another image of it in the StatefulSet: then status says what was applied.
+// declaresOwnAgent says whether new pods have the operator's agent.
 func (view *View) declaresOwnAgent() bool {
-	own, st := view.Observed.Settings.AgentImage, view.Cluster.CommonStatus().Agent
-	return view.Observed.StatefulSet != nil && view.isTemplateObserved() && (view.declaresAgent(own) || st != nil && st.Image == own)
+	return view.isTemplateObserved() && view.declaresAgent(view.Observed.Settings.AgentImage)
 }
 
-// declaresAgent says whether the StatefulSet declares an image for agents.
+// declaresAgent says whether the StatefulSet declares an image for agents, or what admission
+// made of it. What status says is no sign of it: that is written also if the apply failed, and
+// may be newer than the StatefulSet that was read.
 func (view *View) declaresAgent(image string) bool {
-	return view.Observed.StatefulSet != nil && view.declaredAgent() == image
+	return view.Observed.StatefulSet != nil && (view.declaredAgent() == image || view.appliedAgent() == image)
 }
 
 // isAgentUnfit says whether a member will not serve with the agent that it has, and the
@@ -233,11 +266,9 @@ func (view *View) hasAllPods() bool {
 }
 
 // explainAgentUpdate says that the request to update agents replaces a pod; empty where
-// it does not. The template is to declare the operator's agent first, and a pod that is
-// of that template stays, whatever admission made of it.
+// it does not.
 func (view *View) explainAgentUpdate(pod *corev1.Pod, current bool) string {
-	own := view.Observed.Settings.AgentImage
-	if current || view.Observed.findAskedAgent(pod) == own || !view.declaresOwnAgent() || !view.isUpdatingAgents() {
+	if !view.isUpdatingAgents() || !view.wouldUpdateAgent(pod, current) {
 		return ""
 	}
 	return fmt.Sprintf("its agent is of %s, and %s asks for that of the operator", view.Observed.findAskedAgent(pod), v1alpha1.AnnotationUpdateAgents)

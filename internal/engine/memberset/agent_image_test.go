@@ -58,6 +58,11 @@ func (w *agentWorld) declareAgent(image string) {
 	w.o.StatefulSet.Spec.Template.Spec.InitContainers = []corev1.Container{{Name: objects.InstallerName, Image: image}}
 }
 
+// applyAgent records the image that the StatefulSet was applied with.
+func (w *agentWorld) applyAgent(image string) {
+	w.o.StatefulSet.Annotations = map[string]string{v1alpha1.AnnotationAgentImage: image}
+}
+
 func (w *agentWorld) createPod(ordinal int, agent, revision string) *corev1.Pod {
 	pod := databasePod("name:17", "name:17", "")
 	pod.Name = w.set.PodName(ordinal)
@@ -166,6 +171,28 @@ func TestAgentImageStaysUntilPodsAreReplaced(t *testing.T) {
 		{"a request is recorded", func(w *agentWorld) { w.requestUpdate("one"); w.recordUpdate("one", "") }, agentNow},
 		{"a request is recorded, and was withdrawn", func(w *agentWorld) { w.recordUpdate("one", "") }, agentBefore},
 		{"a request was carried out before the upgrade", func(w *agentWorld) { w.requestUpdate("one"); w.recordUpdate("one", "done") }, agentBefore},
+		{"an update was withdrawn and the operator was taken back before a pod was replaced", func(w *agentWorld) {
+			w.c.Status.Agent.Image = "holdfast:v3"
+			w.declareAgent("holdfast:v3")
+			for n := range 3 {
+				w.createPod(n, agentNow, "revision-0")
+			}
+		}, agentNow},
+		{"it was taken back when a pod was replaced", func(w *agentWorld) {
+			w.c.Status.Agent.Image = "holdfast:v3"
+			w.declareAgent("holdfast:v3")
+			w.createPod(1, agentNow, "revision-0")
+			w.createPod(2, agentNow, "revision-0")
+			w.createPod(0, "holdfast:v3", "revision-1")
+		}, "holdfast:v3"},
+		{"no member is declared", func(w *agentWorld) { w.want.Count = 0 }, agentBefore},
+		{"it was, and that pod is lost", func(w *agentWorld) {
+			w.c.Status.Agent.Image = "holdfast:v3"
+			w.declareAgent("holdfast:v3")
+			w.createPod(1, agentNow, "revision-0")
+			w.createPod(2, agentNow, "revision-0")
+			delete(w.o.Pods, 0)
+		}, "holdfast:v3"},
 		{"a request is recorded, and the cluster is suspended", func(w *agentWorld) { w.requestUpdate("one"); w.recordUpdate("one", ""); w.c.Spec.Suspend = true }, agentBefore},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -314,6 +341,7 @@ func TestRequestEndsWhereAdmissionRewritesTheTemplate(t *testing.T) {
 	}
 	w.c.Status.Agent = view.reportAgent()
 	w.declareAgent("mirror/" + agentNow)
+	w.applyAgent(agentNow)
 	w.o.StatefulSet.Status.UpdateRevision = "revision-2"
 	for n := range 3 {
 		view, _ = w.view()
@@ -334,9 +362,41 @@ func TestRequestEndsWhereAdmissionRewritesTheTemplate(t *testing.T) {
 	if diff := cmp.Diff(&v1alpha1.AgentStatus{Image: agentNow}, view.reportAgent()); diff != "" {
 		t.Errorf("status (-want +got):\n%s", diff)
 	}
-	w.o.Settings.AgentImage = agentBefore // back to the release before
-	if view, image = w.view(); image != "mirror/"+agentNow || len(view.reportAgent().Outdated) != 3 {
-		t.Errorf("after going back: declared %s, behind %v", image, view.reportAgent().Outdated)
+	w.o.Settings.AgentImage = "holdfast:v3"
+	if view, image = w.view(); image != agentNow || len(view.reportAgent().Outdated) != 3 {
+		t.Errorf("after the next upgrade: declared %s, behind %v", image, view.reportAgent().Outdated)
+	}
+	w.o.Settings.AgentImage = agentNow               // and back
+	w.createPod(1, "mirror/"+agentNow, "revision-1") // another part of its template was changed
+	w.recordUpdate("one", "")
+	if view, image = w.view(); image != agentNow || view.reportAgent().Outdated != nil || view.FindOutdated(1) != "" {
+		t.Errorf("after going back: declared %s, behind %v, replaced because %q", image, view.reportAgent().Outdated, view.FindOutdated(1))
+	}
+	w.c.Status.Agent = nil
+	if _, image = w.view(); image != agentNow {
+		t.Errorf("without a record the agent of %s is declared", image)
+	}
+}
+
+// What status says was not applied yet, or its apply failed, or the StatefulSet was read before
+// it: no pod is replaced for the same agent, and the request goes on.
+func TestRequestDoesNotEndBeforeTheTemplateHasTheAgent(t *testing.T) {
+	for _, revision := range []string{"revision-1", "revision-0"} { // that of the StatefulSet, and an earlier one
+		w := newAgentWorld()
+		w.requestUpdate("one")
+		w.recordUpdate("one", "")
+		w.c.Status.Agent.Image = agentNow
+		w.applyAgent(agentBefore)
+		for n := range 3 {
+			w.createPod(n, agentBefore, revision)
+		}
+		view, image := w.view()
+		if r := view.planAgentUpdate(); r.Result != "" || image != agentNow || len(view.reportAgent().Outdated) != 3 {
+			t.Errorf("%s: the request: %+v, declared %s, behind %v", revision, r, image, view.reportAgent().Outdated)
+		}
+		if why := view.FindOutdated(1); why != "" {
+			t.Errorf("%s: replaced: %s", revision, why)
+		}
 	}
 }
 

@@ -215,11 +215,11 @@ func explainOutdated(view *View, ordinal int, age podAge, declared bool) string 
 		return "the pod is older than what the spec declares for it"
 	case age.stray != "":
 		return age.stray
-	case !age.current && explainWaiting(pod, view.listAgentContainers(pod)) != "" && view.Observed.findAskedAgent(pod) != view.Observed.Settings.AgentImage && view.declaresOwnAgent():
+	case explainWaiting(pod, view.listAgentContainers(pod)) != "" && view.wouldUpdateAgent(pod, age.current):
 		return "the pod does not start, and its agent is older than the operator"
-	case !age.current && view.Observed.isAgentTooOld(pod, m) && view.declaresOwnAgent():
+	case view.Observed.isAgentTooOld(pod, m) && view.wouldUpdateAgent(pod, age.current):
 		return "its agent is older than what spec.tls asks for"
-	case !age.current && view.isAgentUnfit(ordinal) && view.declaresOwnAgent():
+	case view.isAgentUnfit(ordinal) && view.wouldUpdateAgent(pod, age.current):
 		return view.UnfitAgents[ordinal]
 	case view.restartNeeded(m):
 		return "a restart is needed for " + strings.Join(m.PendingRestart, ", ")

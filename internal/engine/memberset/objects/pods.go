@@ -33,6 +33,7 @@ const stopSeconds = 180
 func statefulSet(s Set, d Desired) *appsv1ac.StatefulSetApplyConfiguration {
 	labels := s.Labels(componentDatabase)
 	return appsv1ac.StatefulSet(s.Named(""), s.Key().Namespace).WithLabels(labels).
+		WithAnnotations(map[string]string{v1alpha1.AnnotationAgentImage: d.AgentImage}).
 		WithOwnerReferences(s.owner()).
 		WithSpec(appsv1ac.StatefulSetSpec().
 			WithReplicas(int32(d.Count)).
