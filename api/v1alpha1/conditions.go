@@ -144,6 +144,7 @@ const (
 	ReasonFenced           = "Fenced"
 	ReasonRejoined         = "Rejoined"
 	ReasonMemberHeld       = "MemberHeld"
+	ReasonAgentsOutdated   = "AgentsOutdated"
 	ReasonVolumeGrows      = "VolumeGrows"
 	ReasonVolumeKept       = "VolumeKept"
 	ReasonRequestAccepted  = "RequestAccepted"

@@ -3,6 +3,7 @@ package controller
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -24,6 +25,18 @@ func (r *Reconciler[C, O]) announceStatus(c C, before *v1alpha1.CommonStatus) {
 	r.announceRequests(c, before.Requests, after.Requests)
 	r.announceMembers(c, before.Members, after.Members)
 	r.announceRejoined(c, before.Election, after)
+	r.announceAgents(c, before.Agent, after.Agent)
+}
+
+// announceAgents says once of each image of the operator that members have other agents.
+func (r *Reconciler[C, O]) announceAgents(c C, before, after *v1alpha1.AgentStatus) {
+	if after == nil || len(after.Outdated) == 0 || before != nil && before.Available == after.Available {
+		return
+	}
+	of := eventseries.MakeReference(c, "agents-"+eventseries.HashCause(after.Available))
+	r.recordEventOn(c, of, normal, v1alpha1.ReasonAgentsOutdated, "Upgrade",
+		"the operator is of %s, and the agents of %s are not: they work together, and no pod is replaced for it. The annotation %s with an ID of your choice updates them one after the other",
+		after.Available, strings.Join(after.Outdated, ", "), v1alpha1.AnnotationUpdateAgents)
 }
 
 // announceElection says which member leads since another term began.

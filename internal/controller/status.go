@@ -165,7 +165,7 @@ func fillReport[C v1alpha1.Cluster](st *v1alpha1.CommonStatus, p *pass[C]) {
 		st.Drill = p.drills.status
 	}
 	st.Requests, st.Schedules = r.Requests, slices.Clone(r.Schedules)
-	st.Archive, st.Election, st.Insights = r.Archive, r.Election, r.Insights
+	st.Archive, st.Election, st.Insights, st.Agent = r.Archive, r.Election, r.Insights, r.Agent
 	st.Recommendations = r.Recommendations
 	st.Restore = p.restored.status
 	if p.backups.Known {

@@ -130,6 +130,8 @@ type Report struct {
 	Endpoints                                                              *v1alpha1.EndpointsStatus
 	Requests                                                               []v1alpha1.RequestStatus
 	Schedules                                                              []v1alpha1.ScheduleStatus
+	// Agent is what members take their agents from.
+	Agent *v1alpha1.AgentStatus
 	// Insights of the members' text logs; nil for none.
 	Insights *v1alpha1.InsightsStatus
 	// Recommendations about settings.

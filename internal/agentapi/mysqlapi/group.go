@@ -67,6 +67,9 @@ type MemberReport struct {
 	// SingleLeader says that the group that the server is in agrees by a single leader, its
 	// primary. A server joins a group the way that the group agrees.
 	SingleLeader bool `json:"singleLeader,omitempty"`
+	// JoinsSingleLeader says that the agent can have its server join a group that agrees by
+	// a single leader. Agents of earlier builds cannot, and do not say so.
+	JoinsSingleLeader bool `json:"joinsSingleLeader,omitempty"`
 	// Persisted are the UUIDs of the servers that may be in the group, by the record on the
 	// member's volume, and Revision is that of the record.
 	Persisted []string `json:"persisted,omitempty"`

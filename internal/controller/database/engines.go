@@ -30,6 +30,7 @@ func Engines() map[v1alpha1.DatabaseEngine]Engine {
 			},
 			Requests: []string{
 				v1alpha1.AnnotationSwitchover, v1alpha1.AnnotationPromote, v1alpha1.AnnotationContinueWithOlderData, v1alpha1.AnnotationDiscardVolume,
+				v1alpha1.AnnotationUpdateAgents,
 			},
 		},
 		v1alpha1.EngineMySQL: {
@@ -41,7 +42,7 @@ func Engines() map[v1alpha1.DatabaseEngine]Engine {
 					Parameters: s.Parameters, Bootstrap: v1alpha1.MySQLBootstrap(s.Bootstrap),
 				}
 			},
-			Requests: []string{v1alpha1.AnnotationSwitchover, v1alpha1.AnnotationRecoverQuorum},
+			Requests: []string{v1alpha1.AnnotationSwitchover, v1alpha1.AnnotationRecoverQuorum, v1alpha1.AnnotationUpdateAgents},
 		},
 	}
 }

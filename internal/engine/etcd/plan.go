@@ -43,7 +43,7 @@ func planCluster(c *v1alpha1.EtcdCluster, o Observation, now time.Time) engine.P
 	v, g := readVersions(c, &view), groupOf(c, o, view.Membership)
 	r, before := recoveryOf(c, o, g), precautionOf(c, o, v, now)
 	d, writable, stalls := planDesired(c, &view, v, g, r, before)
-	view.SetDesired(d)
+	view.SetDesired(&d)
 	j := judgement{c: c, o: o, v: v, g: g, r: r, run: runOf(c, now), now: now, Judgement: memberset.NewJudgement(view, stalls)}
 	for n := range d.Count {
 		j.Standings[n] = judgeStanding(&view, n)
@@ -188,6 +188,7 @@ func (j *judgement) reportCluster() engine.Report {
 	if j.r.status != nil {
 		r.Requests = []v1alpha1.RequestStatus{*j.r.status}
 	}
+	r.Requests = j.AddAgentRequest(r.Requests)
 	return r
 }
 

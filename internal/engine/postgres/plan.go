@@ -33,7 +33,7 @@ func planCluster(c *v1alpha1.PostgresCluster, o memberset.Observation, now time.
 	lead := findLeader(view.Set, o)
 	v := readVersions(c, &view, lead)
 	d, writable, stalls := planDesired(c, &view, lead, v)
-	view.SetDesired(d.Desired)
+	view.SetDesired(&d.Desired)
 	election := planElection(view.Set, o, lead, countDeclared(c))
 	keepUnconfirmed(&view, election)
 	j := judgement{c: c, v: v, lead: lead, scale: d.scale, requests: d.requests, Judgement: memberset.NewJudgement(view, stalls)}
@@ -65,7 +65,7 @@ func planCluster(c *v1alpha1.PostgresCluster, o memberset.Observation, now time.
 	p.Resets = j.listResets()
 	p.Report = j.reportCluster()
 	p.Report.Election = election
-	p.Report.Archive, p.Report.Requests = archive.ReportArchive(now), d.requests.listRequests()
+	p.Report.Archive, p.Report.Requests = archive.ReportArchive(now), j.AddAgentRequest(d.requests.listRequests())
 	p.Demand = archive.DemandBackup(p.Report.Archive, now)
 	if archive.ArchiveBegins(p.Report.Archive, now) {
 		p.Recheck = min(cmp.Or(p.Recheck, memberset.ArchiveRecheck), memberset.ArchiveRecheck)
