@@ -65,6 +65,7 @@ func planCluster(c *v1alpha1.PostgresCluster, o memberset.Observation, now time.
 	p.Report = j.reportCluster()
 	p.Report.Election = election
 	p.Report.Archive, p.Report.Requests = archive.ReportArchive(now), d.requests.listRequests()
+	p.Import = j.planImport()
 	p.Demand = archive.DemandBackup(p.Report.Archive, now)
 	if archive.ArchiveBegins(p.Report.Archive, now) {
 		p.Recheck = min(cmp.Or(p.Recheck, memberset.ArchiveRecheck), memberset.ArchiveRecheck)
@@ -130,6 +131,10 @@ func (j *judgement) judgeService() {
 	primary := j.findPrimary()
 	if primary != "" && j.lead.status.DiskFull {
 		j.AddAvailable(false, v1alpha1.ReasonVolumeFull, "%s answers, and its writes fail: volume %s has no disk space left", primary, j.VolumeName(j.lead.leader))
+		return
+	}
+	if isImporting(j.c) {
+		j.AddAvailable(false, v1alpha1.ReasonImporting, "clients are let in once the import is complete")
 		return
 	}
 	if q := j.findQuorum(); primary != "" && commitsWait(q) {

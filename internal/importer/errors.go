@@ -1,0 +1,118 @@
+package importer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/holdfast-db/holdfast/internal/backup"
+)
+
+// newPermanent is an error that another try is in vain for.
+func newPermanent(format string, args ...any) error {
+	return &backup.Permanent{Err: fmt.Errorf(format, args...)}
+}
+
+// passingClasses are SQLSTATEs, or their classes, whose cause may pass: connections,
+// resources of a moment, deadlocks and serialization, the end of a server, and a
+// server that takes no writes.
+var passingClasses = []string{"08", "40", "57", "53300", "25006", "55P03"}
+
+// isPassing says whether the cause of an SQLSTATE may pass.
+func isPassing(code string) bool {
+	return slices.ContainsFunc(passingClasses, func(class string) bool { return strings.HasPrefix(code, class) })
+}
+
+// explainConnection says why a server cannot be connected to. What the server answers is
+// permanent, such as a wrong password, unless its cause may pass.
+func explainConnection(side string, err error) error {
+	answer := (*pgconn.PgError)(nil)
+	if !errors.As(err, &answer) {
+		if strings.Contains(err.Error(), "x509: ") || strings.Contains(err.Error(), "refused TLS") {
+			return newPermanent("%s: %w", side, unwrapConnection(err))
+		}
+		return fmt.Errorf("%s: %w", side, unwrapConnection(err))
+	}
+	words := fmt.Errorf("%s: %s (SQLSTATE %s)", side, answer.Message, answer.Code) //nolint:err113 // its details may hold data
+	if isPassing(answer.Code) {
+		return words
+	}
+	return &backup.Permanent{Err: words}
+}
+
+// unwrapConnection is the cause without the list of what was tried.
+func unwrapConnection(err error) error {
+	connect := (*pgconn.ConnectError)(nil)
+	if errors.As(err, &connect) && connect.Unwrap() != nil {
+		return connect.Unwrap()
+	}
+	return err
+}
+
+// saidError is the first error of psql with VERBOSITY=verbose.
+var saidError = regexp.MustCompile(`(?m)(?:ERROR|FATAL|PANIC):  ([0-9A-Z]{5}): (.*)$`)
+
+// explainTarget says why psql ended, without the details of the server: they may hold
+// rows. Remedies name the field to change.
+func explainTarget(ctx context.Context, stderr string, err error) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	found := saidError.FindStringSubmatch(stderr)
+	if found == nil {
+		return fmt.Errorf("the new database: psql: %w: %s", err, lastLine(stderr))
+	}
+	code, message := found[1], found[2]
+	words := fmt.Errorf("the new database: %s (SQLSTATE %s)%s", message, code, remedyOf(code)) //nolint:err113 // made of what psql said
+	if isPassing(code) {
+		return words
+	}
+	return &backup.Permanent{Err: words}
+}
+
+func remedyOf(code string) string {
+	switch code {
+	case "53100":
+		return ": raise spec.storage.size"
+	case "53200":
+		return ": raise max_locks_per_transaction in spec.parameters, or spec.resources"
+	case "42501":
+		return ": only a superuser may create this; leave it out of the source's database, or import by hand"
+	}
+	return ""
+}
+
+// permanentDump are words of pg_dump and pg_restore for what does not pass.
+var permanentDump = regexp.MustCompile(`permission denied|must be (owner|superuser)|row-level security|aborting because of server version mismatch|does not exist|unsupported|invalid byte sequence|has no equivalent`)
+
+// explainDump says why pg_dump or pg_restore ended.
+func explainDump(ctx context.Context, program, stderr string, err error) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	words := fmt.Errorf("the source: %s: %w: %s", program, err, firstError(stderr))
+	if permanentDump.MatchString(stderr) {
+		return &backup.Permanent{Err: words}
+	}
+	return words
+}
+
+// firstError is the first line in which a program names an error.
+func firstError(text string) string {
+	for line := range strings.Lines(text) {
+		if strings.Contains(line, "error:") {
+			return strings.TrimSpace(line)
+		}
+	}
+	return lastLine(text)
+}
+
+func lastLine(text string) string {
+	text = strings.TrimSpace(text)
+	return text[strings.LastIndexByte(text, '\n')+1:]
+}

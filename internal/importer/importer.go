@@ -1,0 +1,246 @@
+package importer
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os/exec"
+	"path/filepath"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/holdfast-db/holdfast/api/v1alpha1"
+)
+
+// Run is how far an import is, and how it ended.
+type Run struct {
+	Step, Progress string
+	Err            error
+	Result         *v1alpha1.ImportResult
+}
+
+// Importer fills a database.
+type Importer struct {
+	Source, Target Server
+	// UID of the cluster and SourceHash, by which the import is recorded in the database.
+	UID, SourceHash string
+	// Programs is the directory of the new server's programs.
+	Programs string
+	Log      *slog.Logger
+	// Report is called when a step begins, and as it goes on.
+	Report func(ctx context.Context, run Run)
+}
+
+// Import fills the database from the source, unless that is done already. An error
+// leaves the database as it was.
+func (i *Importer) Import(ctx context.Context) (*v1alpha1.ImportResult, error) {
+	i.Report(ctx, Run{Step: v1alpha1.ImportStepConnecting})
+	target, err := i.Target.connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = target.Close(context.WithoutCancel(ctx)) }()
+	if done, err := i.readRecord(ctx, target); done != nil || err != nil {
+		return done, err
+	}
+	source, err := i.Source.connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = source.Close(context.WithoutCancel(ctx)) }()
+	return i.copyDatabase(ctx, source, target)
+}
+
+// record is how the new database says that it was imported: it stands in the comment
+// on it, which is written in the transaction of the import.
+type record struct {
+	UID    string                `json:"uid"`
+	Source string                `json:"source"`
+	Result v1alpha1.ImportResult `json:"result"`
+}
+
+const recordPrefix = "Imported by Holdfast: "
+
+// readRecord reads what an earlier try recorded that ended before it could report; nil
+// where the database is empty. It fails where the database holds anything else.
+func (i *Importer) readRecord(ctx context.Context, target *pgx.Conn) (*v1alpha1.ImportResult, error) {
+	var comment string
+	err := target.QueryRow(ctx, "select coalesce(shobj_description(oid, 'pg_database'), '') from pg_database where datname = current_database()").Scan(&comment)
+	if err != nil {
+		return nil, explainConnection(i.Target.Side, err)
+	}
+	var done record
+	if text, is := strings.CutPrefix(comment, recordPrefix); is && json.Unmarshal([]byte(text), &done) == nil && done.UID == i.UID && done.Source == i.SourceHash {
+		return &done.Result, nil
+	}
+	content, err := findContent(ctx, target)
+	if err != nil {
+		return nil, explainConnection(i.Target.Side, err)
+	}
+	if content != "" {
+		return nil, newPermanent("database %s holds data already, and nothing is imported over it: %s; remove what it holds, or declare another cluster", i.Target.Database, content)
+	}
+	return nil, nil
+}
+
+// copyDatabase reads the source in one snapshot.
+func (i *Importer) copyDatabase(ctx context.Context, source, target *pgx.Conn) (*v1alpha1.ImportResult, error) {
+	i.Report(ctx, Run{Step: v1alpha1.ImportStepChecking})
+	version, err := i.compareVersions(ctx, source, target)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := source.Exec(ctx, "set idle_in_transaction_session_timeout = 0; set statement_timeout = 0; set row_security = off"); err != nil {
+		return nil, explainConnection(i.Source.Side, err)
+	}
+	tx, err := source.BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly})
+	if err != nil {
+		return nil, explainConnection(i.Source.Side, err)
+	}
+	defer func() { _ = tx.Rollback(context.WithoutCancel(ctx)) }()
+	found, err := compareExtensions(ctx, tx, target)
+	if err != nil {
+		return nil, explainConnection("the source and the new database", err)
+	}
+	if err := found.refuse(i.Target.Database); err != nil {
+		return nil, err
+	}
+	var snapshot string
+	if err := tx.QueryRow(ctx, "select pg_export_snapshot()").Scan(&snapshot); err != nil {
+		return nil, explainConnection(i.Source.Side, err)
+	}
+	held, err := takeInventory(ctx, tx, func(done, all int) {
+		i.Report(ctx, Run{Step: v1alpha1.ImportStepChecking, Progress: fmt.Sprintf("%d of %d tables counted", done, all)})
+	})
+	if err != nil {
+		return nil, explainConnection(i.Source.Side, err)
+	}
+	result := &v1alpha1.ImportResult{
+		SourceVersion: version, Tables: int64(len(held.Tables)), Rows: held.countRows(), Sequences: held.Sequences, LargeObjects: held.LargeObjects,
+	}
+	return result, i.pipe(ctx, snapshot, held, found, result)
+}
+
+func (i *Importer) compareVersions(ctx context.Context, source, target *pgx.Conn) (string, error) {
+	from, words, err := readVersion(ctx, source)
+	if err != nil {
+		return "", explainConnection(i.Source.Side, err)
+	}
+	to, own, err := readVersion(ctx, target)
+	if err != nil {
+		return "", explainConnection(i.Target.Side, err)
+	}
+	if from/10000 > to/10000 {
+		return "", newPermanent("spec.version: the source runs PostgreSQL %s, which is newer than this cluster's %s: declare a cluster of major version %d or later", words, own, from/10000)
+	}
+	return words, nil
+}
+
+// dumpArguments leave out what belongs to the source's server: owners, grants, tablespaces
+// and replication.
+var dumpArguments = []string{
+	"--format=custom", "--compress=0", "--encoding=UTF8", "--no-password", "--no-owner", "--no-privileges",
+	"--no-tablespaces", "--no-publications", "--no-subscriptions", "--no-security-labels",
+}
+
+// pipe sends what pg_dump reads to psql, through pg_restore, which makes one transaction
+// of it. The transaction ends only once both have ended well.
+func (i *Importer) pipe(parent context.Context, snapshot string, held inventory, found extensions, result *v1alpha1.ImportResult) error {
+	ctx, cancel := context.WithCancel(parent)
+	defer cancel()
+	dump := i.command(ctx, i.Source.environment(), "pg_dump", append([]string{"--snapshot=" + snapshot}, dumpArguments...)...)
+	restore := i.command(ctx, []string{"LC_ALL=C"}, "pg_restore", "--single-transaction", "--no-owner", "--no-privileges", "--no-tablespaces", "--file=-")
+	psql := i.command(ctx, i.Target.environment(), "psql", "--no-psqlrc", "--quiet", "--no-password", "--set=ON_ERROR_STOP=1", "--set=VERBOSITY=verbose", "--output=/dev/null", "--file=-")
+	dumped, err := dump.cmd.StdoutPipe()
+	if err != nil {
+		return err
+	}
+	restore.cmd.Stdin = dumped
+	text, err := restore.cmd.StdoutPipe()
+	if err != nil {
+		return err
+	}
+	to, err := psql.cmd.StdinPipe()
+	if err != nil {
+		return err
+	}
+	for _, p := range []*program{psql, restore, dump} {
+		if err := p.cmd.Start(); err != nil {
+			cancel()
+			return fmt.Errorf("start %s: %w", p.name, err)
+		}
+	}
+	_ = dumped.Close() // else pg_dump would not know that pg_restore has ended
+	s := &script{to: to, skipped: found.Installed, copied: func(tables int, bytes int64) {
+		i.Report(parent, Run{Step: v1alpha1.ImportStepCopying, Progress: fmt.Sprintf("table %d of %d, %d MiB", tables, max(len(held.Tables), tables), bytes>>20)})
+	}}
+	passed := s.passAll(text)
+	if passed != nil && !errors.Is(passed, errNoEnd) {
+		// psql has ended: what it said is the cause, and the others end with it.
+		stopped := psql.cmd.Wait()
+		cancel()
+		_, _ = restore.cmd.Wait(), dump.cmd.Wait()
+		return explainTarget(parent, psql.said(), errors.Join(stopped, passed))
+	}
+	restored, read := restore.cmd.Wait(), dump.cmd.Wait()
+	if err := i.explainReading(parent, dump, read, restore, restored, passed); err != nil {
+		_ = to.Close() // without the end of the transaction: it is rolled back
+		_ = psql.cmd.Wait()
+		return err
+	}
+	result.Size = *resource.NewQuantity(s.size, resource.BinarySI)
+	return i.complete(parent, s, psql, to, held, result)
+}
+
+func (i *Importer) explainReading(ctx context.Context, dump *program, read error, restore *program, restored, passed error) error {
+	switch {
+	case read != nil:
+		return explainDump(ctx, dump.name, dump.said(), read)
+	case restored != nil:
+		return explainDump(ctx, restore.name, restore.said(), restored)
+	}
+	return passed
+}
+
+// complete verifies the copy, records the import, and ends the transaction.
+func (i *Importer) complete(ctx context.Context, s *script, psql *program, to interface{ Close() error }, held inventory, result *v1alpha1.ImportResult) error {
+	i.Report(ctx, Run{Step: v1alpha1.ImportStepVerifying})
+	data, err := json.Marshal(record{UID: i.UID, Source: i.SourceHash, Result: *result})
+	if err != nil {
+		return err
+	}
+	err = errors.Join(s.end(verification(held, i.Target.Database, recordPrefix+string(data))), to.Close())
+	if stopped := psql.cmd.Wait(); stopped != nil || err != nil {
+		return explainTarget(ctx, psql.said(), errors.Join(stopped, err))
+	}
+	return nil
+}
+
+// program that runs, and what it says of errors.
+type program struct {
+	name   string
+	cmd    *exec.Cmd
+	stderr *tail
+}
+
+func (p *program) said() string { return string(p.stderr.text) }
+
+func (i *Importer) command(ctx context.Context, env []string, name string, args ...string) *program {
+	p := &program{name: name, cmd: exec.CommandContext(ctx, filepath.Join(i.Programs, name), args...), stderr: &tail{}} //nolint:gosec // the image's own
+	p.cmd.Env, p.cmd.Stderr = env, p.stderr
+	return p
+}
+
+// tail keeps the first part of what a program says: the first error is the cause.
+type tail struct{ text []byte }
+
+const tailSize = 64 << 10
+
+func (t *tail) Write(p []byte) (int, error) {
+	t.text = append(t.text, p[:min(len(p), tailSize-len(t.text))]...)
+	return len(p), nil
+}
