@@ -1,0 +1,201 @@
+package controller
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/holdfast-db/holdfast/api/v1alpha1"
+	"github.com/holdfast-db/holdfast/internal/agentapi"
+	"github.com/holdfast-db/holdfast/internal/backups/backupstest"
+	"github.com/holdfast-db/holdfast/internal/engine"
+)
+
+// importing is an import whose Job runs.
+func importing() importObservation {
+	began := metav1.NewTime(backupstest.Noon.Add(-time.Minute))
+	c := &v1alpha1.PostgresCluster{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "orders", UID: "c-uid", Generation: 1}}
+	c.Spec.Bootstrap.Import = &v1alpha1.PostgresImport{Host: "old", Database: "shop", User: "reader",
+		PasswordSecretRef: &v1alpha1.ImportPassword{SecretReference: v1alpha1.SecretReference{Name: "old-login"}}}
+	c.Status.Import = &v1alpha1.ImportStatus{StartTime: &began}
+	s := importObservation{
+		cluster: c, kind: "PostgresCluster", agentImage: "holdfast:1", now: backupstest.Noon, secrets: "1", pods: []corev1.Pod{{}},
+		how: &engine.Import{Source: c.Spec.Bootstrap.Import, Living: true, Serving: true, Program: "postgres", Image: "postgres:17", User: 999,
+			Hosts: []string{"orders-0.orders-members.shop.svc"}, Port: 5432, Secret: "orders-app"},
+		report: &importReport{object: &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "orders-import"}}, step: v1alpha1.ImportStepCopying, progress: "table 2 of 4, 9 MiB"},
+	}
+	s.job = &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Name: "orders-import", UID: "j", CreationTimestamp: metav1.NewTime(backupstest.Noon.Add(-time.Second))}}
+	s.job.Annotations = map[string]string{v1alpha1.AnnotationGiven: s.hashInput()}
+	return s
+}
+
+func (s importObservation) ended(as batchv1.JobConditionType, ago time.Duration) {
+	s.job.Status.Conditions = []batchv1.JobCondition{{Type: as, Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(s.now.Add(-ago))}}
+}
+
+// importActs is what a plan does, in a few words.
+func importActs(p importPlan) string {
+	acts := restoreActs(restorePlan{mustRecord: p.mustRecord, create: p.create, remove: p.remove})
+	for _, f := range p.facts {
+		acts += " " + f.Type + "/" + f.Reason
+	}
+	return strings.TrimSpace(acts)
+}
+
+func TestPlanImport(t *testing.T) {
+	const waits = "Reconciling/Importing"
+	result := &v1alpha1.ImportResult{SourceVersion: "15.18", Tables: 4}
+	for _, c := range []struct {
+		name string
+		with func(*importObservation)
+		want string
+		says string
+	}{
+		{"a new cluster records the import before anything is made", func(s *importObservation) {
+			s.cluster.CommonStatus().Import, s.job, s.report, s.how.Living, s.how.Serving = nil, nil, nil, false, false
+		}, "record " + waits, "recorded"},
+		{"a cluster with data is left alone", func(s *importObservation) {
+			s.cluster.CommonStatus().Import, s.job, s.report = nil, nil, nil
+		}, "Stalled/ImportRefused", "has data already"},
+		{"a suspended cluster waits", func(s *importObservation) { s.cluster.Common().Suspend = true }, waits, "spec.suspend"},
+		{"before a member takes writes", func(s *importObservation) { s.job, s.report, s.how.Serving = nil, nil, false }, waits, "takes writes"},
+		{"a Secret is missing", func(s *importObservation) {
+			s.job, s.missing = nil, "passwordSecretRef names Secret old-login"
+		}, "Stalled/SecretMissing", "spec.bootstrap.import.passwordSecretRef names Secret old-login"},
+		{"a place to report comes first", func(s *importObservation) { s.job, s.report = nil, nil }, "+ConfigMap/orders-import " + waits, ""},
+		{"then the Job", func(s *importObservation) { s.job = nil }, "+Job/orders-import " + waits, ""},
+		{"it reports", func(*importObservation) {}, waits, "table 2 of 4, 9 MiB"},
+		{"it tries again", func(s *importObservation) { s.report.err = "the source: no route" }, waits, "trying again: the source: no route"},
+		{"the report of a Job that went is made anew", func(s *importObservation) { s.report = nil }, "+ConfigMap/orders-import " + waits, ""},
+		{"another source while it runs", func(s *importObservation) {
+			s.how.Source = &v1alpha1.PostgresImport{Host: "older"}
+		}, "-orders-import " + waits, "another source"},
+		{"a try that may pass is tried again later", func(s *importObservation) {
+			s.report.err = "the source: no route"
+			s.ended(batchv1.JobFailed, time.Minute)
+		}, waits, "trying again in minutes"},
+		{"and then is", func(s *importObservation) {
+			s.report.err = "the source: no route"
+			s.ended(batchv1.JobFailed, 3*time.Minute)
+		}, "-orders-import " + waits, ""},
+		{"what does not pass waits for a person", func(s *importObservation) {
+			s.report.err, s.report.permanent = "the source: password authentication failed", true
+			s.ended(batchv1.JobFailed, time.Hour)
+		}, "Stalled/ImportFailed", "nothing was imported: the source: password"},
+		{"a corrected Secret is another try", func(s *importObservation) {
+			s.report.err, s.report.permanent, s.secrets = "the source: password authentication failed", true, "2"
+			s.ended(batchv1.JobFailed, time.Hour)
+		}, "-orders-import " + waits, ""},
+		{"what is left of that try goes next", func(s *importObservation) { s.job.DeletionTimestamp = &metav1.Time{Time: s.now} }, waits, "once the last one has stopped"},
+		{"an end without a report is looked at again", func(s *importObservation) { s.ended(batchv1.JobComplete, time.Hour) }, "-orders-import " + waits, "without a result"},
+		{"a result is recorded, whatever became of the Job", func(s *importObservation) { s.report.result, s.job = result, nil }, "record " + waits, "complete"},
+		{"an import that is removed stops first", func(s *importObservation) { s.how.Source = nil }, "-orders-import " + waits, "given up"},
+		{"then its report goes", func(s *importObservation) { s.how.Source, s.job = nil, nil }, "-orders-import " + waits, "given up"},
+		{"then clients are let in", func(s *importObservation) { s.how.Source, s.job, s.report = nil, nil, nil }, "record", ""},
+		{"what is done leaves its Job", func(s *importObservation) {
+			s.cluster.CommonStatus().Import.CompletionTime, s.how = &metav1.Time{Time: s.now}, nil
+		}, "-orders-import", ""},
+		{"and its report", func(s *importObservation) {
+			s.cluster.CommonStatus().Import.CompletionTime, s.how, s.job = &metav1.Time{Time: s.now}, nil, nil
+		}, "-orders-import", ""},
+		{"what is done has no effect", func(s *importObservation) {
+			s.cluster.CommonStatus().Import.CompletionTime, s.how, s.job, s.report = &metav1.Time{Time: s.now}, nil, nil, nil
+		}, "", ""},
+	} {
+		s := importing()
+		c.with(&s)
+		p := planImport(s)
+		if got := importActs(p); got != c.want {
+			t.Errorf("%s: %q, want %q", c.name, got, c.want)
+		}
+		if c.says != "" && (len(p.facts) == 0 || !strings.Contains(p.facts[0].Message, c.says)) {
+			t.Errorf("%s: %+v does not say %q", c.name, p.facts, c.says)
+		}
+	}
+}
+
+// An operator that is killed after any write goes on from what was written, to the same
+// end, with one Job.
+func TestImportSurvivesACrashAtEachStep(t *testing.T) {
+	s := importing()
+	s.cluster.CommonStatus().Import, s.job, s.report, s.pods, s.how.Living, s.how.Serving = nil, nil, nil, nil, false, false
+	jobs := 0
+	for pass := 0; !s.cluster.CommonStatus().Import.Done() || s.job != nil || s.report != nil; pass++ {
+		if pass > 12 {
+			t.Fatalf("no end: %+v", planImport(s))
+		}
+		p := planImport(s)
+		if again := planImport(s); importActs(again) != importActs(p) {
+			t.Fatalf("a pass that was cut off decides %q, and then %q", importActs(p), importActs(again))
+		}
+		switch { // one write, and then a crash
+		case p.mustRecord:
+			s.cluster.CommonStatus().Import = p.status
+			if p.status.Done() {
+				s.how = nil
+			}
+		case len(p.remove) > 0 && s.job != nil:
+			s.job = nil
+		case len(p.remove) > 0:
+			s.report = nil
+		case p.create == nil && !s.how.Serving:
+			s.how.Living, s.how.Serving = true, true
+		case p.create != nil && s.report == nil:
+			s.report = &importReport{object: &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "orders-import"}}}
+		case p.create != nil:
+			jobs++
+			s.job = objectOf[batchv1.Job](t, p.create)
+			s.job.CreationTimestamp = metav1.NewTime(s.now)
+			s.report.result = &v1alpha1.ImportResult{SourceVersion: "15.18"}
+		}
+	}
+	if jobs != 1 || s.cluster.CommonStatus().Import.Result == nil {
+		t.Errorf("%d Jobs, %+v", jobs, s.cluster.CommonStatus().Import)
+	}
+}
+
+// The pod holds no password in what can be read of it, and may write one ConfigMap.
+func TestImportJob(t *testing.T) {
+	s := importing()
+	made := objectOf[batchv1.Job](t, importJob(s))
+	pod := made.Spec.Template.Spec
+	if sc := pod.Containers[0].SecurityContext; *sc.AllowPrivilegeEscalation || !*sc.ReadOnlyRootFilesystem || !*pod.SecurityContext.RunAsNonRoot {
+		t.Errorf("%+v", sc)
+	}
+	if args := pod.Containers[0].Args; !slices.Equal(args, []string{"job", "import", "postgres"}) {
+		t.Errorf("%v", args)
+	}
+	var task agentapi.ImportTask
+	for _, env := range pod.Containers[0].Env {
+		if env.Name == agentapi.EnvTask {
+			if err := json.Unmarshal([]byte(env.Value), &task); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if task.Source.TLSMode != "require" || task.Source.Port != 5432 || task.SourceHash != s.hashSource() {
+		t.Errorf("%+v", task)
+	}
+	named := map[string]string{}
+	for _, v := range pod.Volumes {
+		if v.Projected != nil {
+			for _, from := range v.Projected.Sources {
+				named[v.Name] = from.Secret.Name
+			}
+		}
+	}
+	if named["source"] != "old-login" || named["target"] != "orders-app" {
+		t.Errorf("%v", named)
+	}
+	rules := objectOf[rbacv1.Role](t, importAccess(s)[1]).Rules
+	if len(rules) != 1 || !slices.Equal(rules[0].Verbs, []string{"patch"}) || !slices.Equal(rules[0].ResourceNames, []string{"orders-import"}) {
+		t.Errorf("%+v", rules)
+	}
+}
