@@ -31,7 +31,9 @@ func (r *Reconciler[C, O]) reconcileImport(ctx context.Context, p *pass[C]) erro
 		return fmt.Errorf("observe the import: %w", err)
 	}
 	p.imported = planImport(seen)
-	p.plan.Facts = append(p.plan.Facts, p.imported.facts...)
+	if len(p.plan.Facts) > 0 || p.imported.mustRecord { // else the status stays as it is
+		p.plan.Facts = append(p.plan.Facts, p.imported.facts...)
+	}
 	p.plan.Objects = append(p.plan.Objects, p.imported.objects...)
 	p.plan.Recheck = findSoonest(p.plan.Recheck, p.imported.recheck)
 	if p.imported.mustRecord {
