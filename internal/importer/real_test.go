@@ -87,7 +87,7 @@ func (r *realWorld) run(s Server, statements ...string) {
 // fillSource makes a database of about 100 MiB that has what databases have.
 func (r *realWorld) fillSource(rows int) {
 	r.t.Helper()
-	r.run(r.admin, "drop database if exists shop", "create database shop")
+	r.run(r.admin, "drop database if exists shop with (force)", "drop role if exists shop_owner", "create database shop")
 	r.run(r.i.Source,
 		`create schema "Odd ""Name"""`, "create extension citext", "comment on extension citext is 'ours; with a semicolon'",
 		"create type mood as enum ('sad', 'ok')", "create domain positive as int check (value > 0)",
@@ -114,6 +114,9 @@ func (r *realWorld) fillSource(rows int) {
 func (r *realWorld) content(c *pgx.Conn) map[string]string {
 	r.t.Helper()
 	ctx, sums := r.t.Context(), map[string]string{}
+	if _, err := c.Exec(ctx, "set timezone to 'UTC'; set datestyle to 'ISO'; set extra_float_digits to 1", pgx.QueryExecModeSimpleProtocol); err != nil {
+		r.t.Fatal(err)
+	}
 	rows, err := c.Query(ctx, `select quote_ident(n.nspname) || '.' || quote_ident(c.relname), c.relkind::text from pg_class c join pg_namespace n on n.oid = c.relnamespace
 		where c.relkind in ('r', 'm', 'S') and n.nspname !~ '^pg_' and n.nspname <> 'information_schema'`)
 	if err != nil {
@@ -248,7 +251,7 @@ func TestRealImportLeavesNothingHalf(t *testing.T) {
 	kill := func(s Server) func(Run) {
 		once := false
 		return func(run Run) {
-			if run.Step == v1alpha1.ImportStepCopying && strings.HasPrefix(run.Progress, "table 2 ") && !once {
+			if run.Step == v1alpha1.ImportStepCopying && strings.HasPrefix(run.Progress, "table 1 ") && !once {
 				once = true
 				r.run(s, "select pg_terminate_backend(pid) from pg_stat_activity where application_name in ('pg_dump', 'holdfast-import', 'psql') and pid <> pg_backend_pid()")
 			}
