@@ -72,13 +72,14 @@ func newRealWorld(t *testing.T) *realWorld {
 
 func (r *realWorld) run(s Server, statements ...string) {
 	r.t.Helper()
-	c, err := s.connect(r.t.Context())
+	ctx := context.WithoutCancel(r.t.Context()) // also when the test is cleaned up
+	c, err := s.connect(ctx)
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	defer func() { _ = c.Close(context.Background()) }()
+	defer func() { _ = c.Close(ctx) }()
 	for _, sql := range statements {
-		if _, err := c.Exec(r.t.Context(), sql, pgx.QueryExecModeSimpleProtocol); err != nil {
+		if _, err := c.Exec(ctx, sql, pgx.QueryExecModeSimpleProtocol); err != nil {
 			r.t.Fatalf("%.100s: %v", sql, err)
 		}
 	}
@@ -141,7 +142,7 @@ func (r *realWorld) content(c *pgx.Conn) map[string]string {
 		"large objects": `select string_agg(oid || md5(lo_get(oid)), ',' order by oid) from pg_largeobject_metadata`,
 		"constraints":   `select string_agg(conname || pg_get_constraintdef(oid), ',' order by conname) from pg_constraint where connamespace in (select oid from pg_namespace where nspname !~ '^pg_' and nspname <> 'information_schema') and contype in ('f', 'p', 'u', 'c')`,
 		"procedure":     `select prosrc from pg_proc where proname = 'tidy'`,
-		"identity":      `select string_agg(attname || attidentity, ',') from pg_attribute where attidentity <> ''`,
+		"identity":      `select string_agg(attname::text || attidentity::text, ',' order by attrelid, attnum) from pg_attribute where attidentity <> ''`,
 		"extension":     `select obj_description(oid, 'pg_extension') from pg_extension where extname = 'citext'`,
 	} {
 		var sum *string
