@@ -42,7 +42,7 @@ $(CLUSTER): $(shell find test/cluster -name '*.go' -o -name 'go.*' -o -name '*.s
 	@# With -trimpath it shares compiled packages with the programs that it builds.
 	@cd test/cluster && CGO_ENABLED=0 go build -trimpath -o $(CLUSTER) .
 
-generate: ## deep copies, CRDs and the API reference from the types, Argo CD's settings from the scripts, the Helm chart and the bundle for OLM from the kustomizations
+generate: ## deep copies, CRDs and the API reference from the types, Argo CD's settings from the scripts, Grafana's dashboards, the Helm chart and the bundle for OLM from the kustomizations
 	@go tool controller-gen object paths=./api/...
 	@go tool controller-gen crd:maxDescLen=2000 paths=./api/... output:crd:dir=config/crd
 	@# Users write map values without quotes. Whole numbers are accepted as values; other types are refused by a CEL rule with a readable message.
@@ -50,10 +50,10 @@ generate: ## deep copies, CRDs and the API reference from the types, Argo CD's s
 	@go tool -modfile=test/tools/apidocs/go.mod crd-ref-docs --config test/tools/apidocs/config.yaml --templates-dir test/tools/apidocs/templates \
 		--source-path api/v1alpha1 --renderer markdown --output-path docs/reference/api.md --log-level ERROR --max-depth 20
 	@cd test && go run ./gitops/render ../kustomize/argocd
-	@cd test && go run ./helm/render .. && go run ./olm/render ..
+	@cd test && go run ./dashboards/render .. && go run ./helm/render .. && go run ./olm/render ..
 
 check-generated: generate ## fail when a generated file is stale
-	@git diff --exit-code -- api config/crd config/helm config/olm kustomize/argocd docs/reference || { echo "generated files are stale: run make generate and commit"; exit 1; }
+	@git diff --exit-code -- api config/crd config/dashboards config/helm config/olm kustomize/argocd docs/reference || { echo "generated files are stale: run make generate and commit"; exit 1; }
 
 shape: ## print the length of functions and files and the size of types and directories
 	@cd test && go run ./shape ..
@@ -61,13 +61,13 @@ shape: ## print the length of functions and files and the size of types and dire
 lint: ## golangci-lint with the import direction (minutes when its cache is cold)
 	$(call say,linting)
 	@$(TOOL) golangci-lint run --allow-parallel-runners ./...
-	@cd test && $(TOOL) golangci-lint run --allow-parallel-runners --build-tags e2e,soak,apiserver,promtool -c ../.golangci.yml ./...
+	@cd test && $(TOOL) golangci-lint run --allow-parallel-runners --build-tags e2e,soak,apiserver,promtool,prometheus,browser -c ../.golangci.yml ./...
 	@cd test/argocd && $(TOOL) golangci-lint run --allow-parallel-runners --build-tags apiserver -c ../../.golangci.yml ./...
 
 unit: ## tests that need nothing but Go
 	$(call say,unit tests)
 	@go test -timeout 30m ./...
-	@cd test && go test -timeout 30m ./docs/... ./faultplan/... ./gitops/... ./helm/... ./kustomization/... ./netns/... ./olm/... ./podprocess/... ./release/... ./shape/... ./toyengine/... ./waltail/... ./writehistory/...
+	@cd test && go test -timeout 30m ./dashboards/... ./docs/... ./faultplan/... ./gitops/... ./helm/... ./kustomization/... ./netns/... ./olm/... ./podprocess/... ./prometheus/... ./release/... ./shape/... ./toyengine/... ./waltail/... ./writehistory/...
 	@cd test/cluster && go test ./...
 
 api-test: $(CLUSTER) ## tests against a real API server (builds Kubernetes once: about five minutes)
@@ -85,13 +85,13 @@ etcd-test: $(CLUSTER) ## test the etcd agent with real etcd of ETCD_VERSIONS (a 
 postgres-test: $(CLUSTER) ## test the PostgreSQL agent and Jobs with real PostgreSQL of POSTGRES_MAJORS (many minutes each; needs root); FOCUS=regexp for some
 	@for major in $(POSTGRES_MAJORS); do \
 		printf '\033[1m==> tests with PostgreSQL %s\033[0m\n' "$$major"; \
-		test/run-postgres-tests.sh "$$($(CLUSTER) postgres $$major)" '$(if $(filter .,$(FOCUS)),Real,$(FOCUS))' "$$($(CLUSTER) postgres $(firstword $(POSTGRES_MAJORS)))"; \
+		test/run-postgres-tests.sh "$$($(CLUSTER) postgres $$major)" '$(if $(filter .,$(FOCUS)),Real,$(FOCUS))' "$$($(CLUSTER) programs prometheus-postgres-exporter)" "$$($(CLUSTER) postgres $(firstword $(POSTGRES_MAJORS)))"; \
 	done
 
 mysql-test: $(CLUSTER) ## test MySQL's agent, its layers and its Jobs with real groups of three (about 25 minutes, and 4 GiB of memory)
 	$(call say,tests with MySQL $(MYSQL_VERSION))
 	@programs=$$($(CLUSTER) mysql $(MYSQL_VERSION)); \
-	HOLDFAST_MYSQL=$$programs go test -tags mysql -count=1 -p 1 -timeout 60m -run Real ./internal/agent/mysql/... ./internal/mysqlgtid/ ./internal/binlog/ ./internal/restore/mysql/
+	HOLDFAST_MYSQL=$$programs HOLDFAST_MYSQL_EXPORTER=$$($(CLUSTER) programs prometheus-mysqld-exporter) go test -tags mysql -count=1 -p 1 -timeout 60m -run Real ./internal/agent/mysql/... ./internal/mysqlgtid/ ./internal/binlog/ ./internal/restore/mysql/
 
 argocd-test: $(CLUSTER) ## test with Argo CD's own health, actions, comparison and controller code (the first build takes minutes)
 	$(call say,tests with the code of Argo CD)
@@ -130,6 +130,21 @@ alerts-test: ## fire and silence each alert in promtool (minutes when it is not 
 	$(call say,alerts in promtool)
 	@cd test && go test -count=1 -timeout 30m -tags promtool -run Promtool ./gitops/
 
+dashboards-test: $(CLUSTER) ## evaluate every panel of the dashboards in Debian's Prometheus on recorded scrapes (half a minute)
+	$(call say,dashboards in Prometheus)
+	@cd test && HOLDFAST_PROMETHEUS=$$($(CLUSTER) programs prometheus) go test -tags prometheus -count=1 -timeout 10m -run PanelsHaveData ./dashboards/
+
+ui-vendor: ## take the libraries of the pages of `kubectl holdfast ui` from npm, by the hashes of test/ui/package-lock.json
+	@test/ui/vendor.sh
+
+ui-test: ui-vendor ## the pages of `kubectl holdfast ui` in Debian's Chromium (half a minute; needs npm, and root if Chromium is to be installed)
+	$(call say,pages in Chromium)
+	@git diff --exit-code -- internal/plugin/web/assets/vendor || { echo "the libraries differ from npm's packages: commit what make ui-vendor wrote"; exit 1; }
+	@test -x /usr/bin/chromium || { apt-get -qq update && apt-get -qq install -y --no-install-recommends chromium fonts-dejavu-core; }
+	@cd test && go test -tags browser -count=1 -timeout 10m -v ./ui/ $(if $(UPDATE),-update)
+	@# The screenshots are shown in docs/guides/ui.md.
+	@$(if $(UPDATE),optipng -quiet -o5 docs/images/ui-*.png,true)
+
 release-test: ## build a release for every platform twice and compare the runs (half an hour when nothing is cached)
 	@cd test && go test -tags release -count=1 -timeout 90m ./release/
 
@@ -154,7 +169,7 @@ e2e: cluster deploy $(if $(filter .,$(FOCUS))$(findstring Flux,$(FOCUS)),flux) $
 	$(call say,end-to-end tests)
 	@FOCUS='$(FOCUS)' STATE=$(STATE) GOTESTSUM='$(TOOL) gotestsum' test/run-e2e.sh -tags e2e -timeout 60m
 
-soak: alerts-test cluster deploy etcd-images mysql-images s3-image ## run the long versions of the end-to-end tests, and every promise with every kind (about 14 hours; FAILOVER_RUNS=1 saves three of them)
+soak: alerts-test ui-test cluster deploy etcd-images mysql-images s3-image ## run the long versions of the end-to-end tests, and every promise with every kind (about 14 hours; FAILOVER_RUNS=1 saves three of them)
 	$(if $(filter .,$(FOCUS)),@HOLDFAST_HISTORIES=500000 HOLDFAST_SEED=$(or $(SEED),1000000) go test -count=1 -timeout 6h -run Histories ./internal/election/)
 	@FOCUS='$(if $(filter .,$(FOCUS)),TestSoak,$(FOCUS))' STATE=$(STATE) GOTESTSUM='$(TOOL) gotestsum' SEED=$(SEED) test/run-e2e.sh -tags 'e2e soak' -timeout 24h
 
@@ -181,7 +196,7 @@ checks: ## the tiers that need no local cluster
 	@$(MAKE) --no-print-directory -j2 --output-sync=recurse api-test program-test
 
 program-test:
-	@for tier in etcd-test argocd-test; do \
+	@for tier in etcd-test argocd-test dashboards-test; do \
 		$(MAKE) --no-print-directory $$tier || { echo "==> $$tier FAILED"; exit 1; }; \
 	done
 
@@ -195,4 +210,4 @@ demo: $(CLUSTER) ## create an example cluster, change an owned object and show h
 
 bin/cluster: $(CLUSTER)
 
-.PHONY: alerts-test help build plugin generate check-generated shape lint unit api-test etcd-test postgres-test mysql-test argocd-test cluster cluster-down flux etcd-images mysql-images s3-image deploy image release release-test undeploy e2e soak chaos bench test checks program-test builds demo
+.PHONY: ui-test ui-vendor alerts-test dashboards-test help build plugin generate check-generated shape lint unit api-test etcd-test postgres-test mysql-test argocd-test cluster cluster-down flux etcd-images mysql-images s3-image deploy image release release-test undeploy e2e soak chaos bench test checks program-test builds demo

@@ -4,9 +4,10 @@
 # test leaves behind ends with them. TestRealRestoreByHand is left out: it needs programs
 # of an administrator that the tree lacks.
 #   $1 file tree, as printed by `cluster postgres`  $2 regular expression of tests
-#   $3 file tree of an older major, whose server imports read; none for the same major
+#   $3 folder of prometheus-postgres-exporter, as printed by `cluster programs`
+#   $4 file tree of an older major, whose server imports read; none for the same major
 set -euo pipefail
-root=$1 focus=$2 older=${3:-}
+root=$1 focus=$2 exporter=$3 older=${4:-}
 packages=$(grep -rl --include='*_test.go' '^//go:build postgres' internal | xargs -n1 dirname | sort -u)
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
@@ -16,6 +17,7 @@ for package in $packages; do
 	CGO_ENABLED=0 go test -c -tags postgres -o "$work/$package/real.test" "./$package"
 	if [ -d "$package/testdata" ]; then cp -r "$package/testdata" "$work/$package/"; fi
 done
+cp "$exporter/prometheus-postgres-exporter" "$work/"
 mkdir "$work/tmp" "$work/older" && chmod 1777 "$work/tmp" "$work/older"
 printf '%s\n' "it's \\ secret" >"$work/older/password"
 printf '%s\n' $packages >"$work/packages"
@@ -48,7 +50,7 @@ unshare --mount --pid --fork --kill-child --propagation private bash -c '
 	failed=0
 	while read -r package; do
 		echo "--- $package"
-		chroot --userspec=postgres:postgres --groups= "$root" env -i PATH="/$bin:/usr/bin:/bin" HOME=/tmp LANG=C.UTF-8 HOLDFAST_IMPORT_SOURCE_PORT=$source \
+		chroot --userspec=postgres:postgres --groups= "$root" env -i PATH="/$bin:/usr/bin:/bin" HOME=/tmp LANG=C.UTF-8 HOLDFAST_POSTGRES_EXPORTER=/mnt HOLDFAST_IMPORT_SOURCE_PORT=$source \
 			sh -c "cd /mnt/$package && exec ./real.test -test.run \"\$0\" -test.timeout 60m -test.skip TestRealRestoreByHand" "$focus" >"$work/out" 2>&1 || failed=1
 		if grep -q "^\(FAIL\|panic:\)" "$work/out"; then cat "$work/out"; else tail -1 "$work/out"; fi
 	done <"$work/packages"

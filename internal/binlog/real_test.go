@@ -44,7 +44,7 @@ func newGroup(t *testing.T) (primary, secondary *mysqltest.Member) {
 		t.Fatal(err)
 	}
 	secondary.Start()
-	if err := secondary.Group().Join(t.Context(), groupName); err != nil {
+	if err := secondary.Group().Join(t.Context(), groupName, true); err != nil {
 		t.Fatal(err)
 	}
 	await(t, secondary, func(o group.Observation) bool { return o.State == group.Online })

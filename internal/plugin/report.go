@@ -177,10 +177,12 @@ func (s *session) addMetrics(ctx context.Context, r *Report, k kind) error {
 		asking.Go(func() {
 			body, err := s.kube.CoreV1().RESTClient().Get().Namespace(r.Namespace).Resource("pods").
 				Name(fmt.Sprintf("%s:%d", m.Name, agentapi.ProbePort)).SubResource("proxy").Suffix("metrics").DoRaw(ctx)
-			if err == nil {
-				err = m.readMetrics(string(body), k)
+			if err != nil {
+				// The API server's own words name neither the resource nor what is missing.
+				errs[i] = fmt.Errorf("get pods/proxy of %s: %w", m.Name, err)
+				return
 			}
-			errs[i] = err
+			errs[i] = m.readMetrics(string(body), k)
 		})
 	}
 	asking.Wait()

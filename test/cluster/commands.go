@@ -249,3 +249,21 @@ func mysqlCommand() *cobra.Command {
 		},
 	}
 }
+
+// programsCommand is for tests that need a program of Debian and no Kubernetes.
+func programsCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:       "programs PACKAGE",
+		Short:     "Print the folder of the programs of a package of Debian: " + strings.Join(artifact.DebianPrograms, ", ") + "; it is downloaded when missing, and not installed",
+		Args:      cobra.MatchAll(cobra.ExactArgs(1), cobra.OnlyValidArgs),
+		ValidArgs: artifact.DebianPrograms,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			folder, err := artifact.UnpackDebian(cmd.Context(), args[0])
+			if err != nil {
+				return err
+			}
+			fmt.Fprintln(cmd.OutOrStdout(), folder)
+			return nil
+		},
+	}
+}

@@ -46,7 +46,7 @@ func rootCommand() *cobra.Command {
 	root.PersistentFlags().StringVar(&o.dir, "dir", ".cluster", "state folder")
 	root.PersistentFlags().StringVar(&o.kubeconfig, "kubeconfig", "", "where up writes the kubeconfig (default DIR/kubeconfig)")
 	root.AddCommand(upCommand(o), downCommand(o), statusCommand(o), buildCommand(), assetsCommand(),
-		imagesCommand(o), etcdCommand(), mysqlCommand(), postgresCommand(), loadCommand(), tagCommand(), packCommand(), fluxCommand(o), auditCommand(o), diskCommand(o), provisionCommand(o))
+		imagesCommand(o), etcdCommand(), mysqlCommand(), postgresCommand(), programsCommand(), loadCommand(), tagCommand(), packCommand(), fluxCommand(o), auditCommand(o), diskCommand(o), provisionCommand(o))
 	root.AddCommand(nodeCommands(o)...)
 	root.AddCommand(faultCommands(o)...)
 	return root

@@ -28,7 +28,7 @@ func nodeDrained(f *trial) time.Duration {
 	}
 	// Earlier drains may have put a replica there, too.
 	for _, p := range f.c.listPods() {
-		if p.Spec.NodeName == node {
+		if p.Spec.NodeName == node && p.DeletionTimestamp == nil {
 			f.evict(&p)
 		}
 	}
@@ -45,7 +45,9 @@ func nodeDrained(f *trial) time.Duration {
 	return gap
 }
 
-// evict asks for a pod's end as a drain does, until the disruption budget allows it.
+// evict asks for a pod's end as a drain does, until the disruption budget allows it, or
+// another pod has the name. The API server counts the eviction of a former pod, too: it
+// refuses others for two minutes.
 func (f *trial) evict(pod *corev1.Pod) {
 	f.c.t.Helper()
 	eviction := &policyv1.Eviction{
@@ -54,9 +56,9 @@ func (f *trial) evict(pod *corev1.Pod) {
 	}
 	eventually(f.c.t, failoverTimeout, pod.Name+" is evicted", func(ctx context.Context) error {
 		err := client.IgnoreNotFound(env.client.SubResource("eviction").Create(ctx, pod.DeepCopy(), eviction.DeepCopy()))
-		if err != nil && !apierrors.IsTooManyRequests(err) {
-			// Granted all the same, it counts against the budget for two minutes.
+		if apierrors.IsConflict(err) {
 			f.c.t.Logf("the eviction of %s: %v", pod.Name, err)
+			return nil
 		}
 		return err
 	})

@@ -166,7 +166,7 @@ func fluxFromEmpty(t *testing.T) {
 	c := followCluster(t, shopNamespace, orders)
 	serves := func(ctx context.Context) error { return clusterServes(ctx, c) }
 	var gates []*kustomization
-	for i, open := range []func(context.Context) error{operatorServes, serves, jobDone} {
+	for i, open := range []func(context.Context) error{installed.serves, serves, jobDone} {
 		k := &kustomization{t: t, namespace: fluxNamespace, name: steps[i].GetName()}
 		k.endsWithTest()
 		k.watchReadiness(open)
@@ -207,8 +207,9 @@ func clusterServes(ctx context.Context, c *cluster) error {
 	return rolledOut(&obj)
 }
 
-func operatorServes(ctx context.Context) error {
-	d, err := installed.getDeployment(ctx)
+// serves says why the operator's Deployment is not available.
+func (o *operator) serves(ctx context.Context) error {
+	d, err := o.getDeployment(ctx)
 	if err == nil && (d.Status.ObservedGeneration != d.Generation || d.Status.AvailableReplicas < 1) {
 		err = fmt.Errorf("%d operators are available", d.Status.AvailableReplicas)
 	}

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -54,7 +55,7 @@ func namespacedOperator(t *testing.T) {
 	}
 	c.revertsBudget()
 
-	testRights(t, listedNamespace, elsewhere.namespace)
+	testRights(t, installed, "holdfast-manager", listedNamespace, elsewhere.namespace)
 	elsewhere.checkUntouched()
 	for name, text := range readLogs(t.Context(), t, operatorNamespace) {
 		if strings.Contains(text, "forbidden") {
@@ -63,10 +64,21 @@ func namespacedOperator(t *testing.T) {
 	}
 }
 
-// installOverlay applies an overlay as a user does who refers to it with an
-// image of his own, and waits for its operator. CRDs and namespace stay after
-// the test: others need them.
+// installOverlay installs an overlay in place of the operator that runs here, and waits for
+// it. CRDs and namespace stay after the test: others need them.
 func installOverlay(t *testing.T, name, image string) {
+	t.Helper()
+	applyOverlay(t, name, image, "Namespace", "CustomResourceDefinition")
+	t.Cleanup(func() { installed.releaseLease(t) }) // before its rights go
+	if got := installedImage(t); got != image {
+		t.Fatalf("the overlay's operator is of %s, want %s", got, image)
+	}
+	eventually(t, operatorTimeout, "the overlay's operator serves", installed.serves)
+}
+
+// applyOverlay applies an overlay as a user does who refers to it with an image of his own.
+// When the test ends it is removed, but for some kinds.
+func applyOverlay(t *testing.T, name, image string, kept ...string) {
 	t.Helper()
 	// kustomize follows links before it goes up from a folder: both ends of the
 	// way between them are what the links lead to.
@@ -83,29 +95,43 @@ func installOverlay(t *testing.T, name, image string) {
 	must(t, os.WriteFile(filepath.Join(dir, "kustomization.yaml"), []byte(file), 0o600), "write a kustomization")
 
 	for _, obj := range renderFolder(t, dir) {
-		if kind := obj.GetKind(); kind != "Namespace" && kind != "CustomResourceDefinition" {
+		if !slices.Contains(kept, obj.GetKind()) {
 			t.Cleanup(func() { takeAway(t, obj) })
 		}
 		err := env.client.Patch(t.Context(), obj.DeepCopy(), client.Apply, client.FieldOwner("e2e"), client.ForceOwnership) //nolint:staticcheck // unstructured has no apply configuration
 		must(t, err, "apply "+obj.GetKind()+" "+obj.GetName())
 	}
-	t.Cleanup(func() { installed.releaseLease(t) }) // before its rights go
-	if got := installedImage(t); got != image {
-		t.Fatalf("the overlay's operator is of %s, want %s", got, image)
-	}
-	eventually(t, operatorTimeout, "the overlay's operator serves", operatorServes)
 }
+
+// editedBudget is what an edit by hand sets.
+var editedBudget = intstr.FromInt32(7)
 
 // revertsBudget: an edit by hand is put back.
 func (c *cluster) revertsBudget() {
 	c.t.Helper()
-	edited := intstr.FromInt32(7)
+	c.editBudget()
+	c.awaitBudget()
+}
+
+func (c *cluster) readBudget() *policyv1.PodDisruptionBudget {
+	c.t.Helper()
 	var budget policyv1.PodDisruptionBudget
 	c.readObject(&budget, c.name)
-	must(c.t, mergePatch(`{"spec":{"maxUnavailable":7}}`)(c.t.Context(), &budget, "e2e"), "edit the budget")
+	return &budget
+}
+
+func (c *cluster) editBudget() {
+	c.t.Helper()
+	must(c.t, mergePatch(`{"spec":{"maxUnavailable":7}}`)(c.t.Context(), c.readBudget(), "e2e"), "edit the budget")
+}
+
+// awaitBudget waits until the edit is put back.
+func (c *cluster) awaitBudget() {
+	c.t.Helper()
 	eventually(c.t, revertTimeout, "the budget is put back", func(ctx context.Context) error {
+		var budget policyv1.PodDisruptionBudget
 		err := env.client.Get(ctx, c.nameOf(""), &budget)
-		if err == nil && budget.Spec.MaxUnavailable != nil && *budget.Spec.MaxUnavailable == edited {
+		if err == nil && budget.Spec.MaxUnavailable != nil && *budget.Spec.MaxUnavailable == editedBudget {
 			err = errors.New("it is as the other client left it")
 		}
 		return err
@@ -133,10 +159,10 @@ func (c *cluster) checkUntouched() {
 
 // testRights asks, as kubectl auth can-i does, for every right of the operator's
 // role: it has each in one namespace and none in the other.
-func testRights(t *testing.T, inside, outside string) {
+func testRights(t *testing.T, o *operator, roleName, inside, outside string) {
 	t.Helper()
 	var role rbacv1.ClusterRole
-	must(t, env.client.Get(t.Context(), client.ObjectKey{Name: "holdfast-manager"}, &role), "read the operator's role")
+	must(t, env.client.Get(t.Context(), client.ObjectKey{Name: roleName}, &role), "read the operator's role")
 	asked := 0
 	for _, rule := range role.Rules {
 		for _, group := range rule.APIGroups {
@@ -149,7 +175,7 @@ func testRights(t *testing.T, inside, outside string) {
 					right.Resource, right.Subresource, _ = strings.Cut(resource, "/")
 					for namespace, want := range map[string]bool{inside: true, outside: false, "kube-system": false, metav1.NamespaceAll: false} {
 						right.Namespace = namespace
-						if got := isAllowed(t, right); got != want {
+						if got := o.isAllowed(t, right); got != want {
 							t.Errorf("the operator may %s %s.%s in %q: %t, want %t", verb, resource, group, namespace, got, want)
 						}
 						asked++
@@ -163,11 +189,11 @@ func testRights(t *testing.T, inside, outside string) {
 	}
 }
 
-func isAllowed(t *testing.T, right authorizationv1.ResourceAttributes) bool {
+func (o *operator) isAllowed(t *testing.T, right authorizationv1.ResourceAttributes) bool {
 	t.Helper()
 	review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
-		User:               "system:serviceaccount:" + operatorNamespace + ":" + operatorName,
-		Groups:             []string{"system:serviceaccounts", "system:serviceaccounts:" + operatorNamespace, "system:authenticated"},
+		User:               "system:serviceaccount:" + o.namespace + ":" + o.name,
+		Groups:             []string{"system:serviceaccounts", "system:serviceaccounts:" + o.namespace, "system:authenticated"},
 		ResourceAttributes: &right,
 	}}
 	must(t, env.client.Create(t.Context(), review), "ask for a right")

@@ -25,7 +25,7 @@ func newOperated(t *testing.T, k *kind, replicas int32, spec ...string) *subject
 	t.Helper()
 	needKind(t, k)
 	// The operator's namespace goes after the cluster's: Backups need it to go.
-	own := &operator{newNamespace(t, "operator-")}
+	own := &operator{newNamespace(t, "operator-"), operatorName}
 	namespace := newNamespace(t, "")
 	own.install(t, namespace)
 	c := followSubject(t, k, namespace, orders)

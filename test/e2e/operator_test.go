@@ -31,15 +31,15 @@ const (
 	operatorPort = "8080"
 )
 
-// operator is one that is installed in a namespace.
-type operator struct{ namespace string }
+// operator is one that is installed in a namespace, by the name of its Deployment.
+type operator struct{ namespace, name string }
 
 // installed is the operator that a user installs: it watches every namespace.
-var installed = &operator{operatorNamespace}
+var installed = &operator{operatorNamespace, operatorName}
 
 func (o *operator) getDeployment(ctx context.Context) (*appsv1.Deployment, error) {
 	var d appsv1.Deployment
-	err := env.client.Get(ctx, types.NamespacedName{Namespace: o.namespace, Name: operatorName}, &d)
+	err := env.client.Get(ctx, types.NamespacedName{Namespace: o.namespace, Name: o.name}, &d)
 	return &d, err
 }
 

@@ -77,7 +77,7 @@ func recordedSince(c *subject, from time.Time) int {
 // quietOperated listens to an operator of the test's own: what other tests do
 // is no concern of its clusters.
 func quietOperated(t *testing.T) {
-	own := &operator{newNamespace(t, "operator-")}
+	own := &operator{newNamespace(t, "operator-"), operatorName}
 	namespace := newNamespace(t, "")
 	schemas.RLock()
 	defer schemas.RUnlock()

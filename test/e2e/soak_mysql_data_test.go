@@ -17,6 +17,9 @@ import (
 // noGroup is how long a group is watched that may not start.
 const noGroup = 30 * time.Second
 
+// outageOfAll is longer than a member waits for a majority before it leaves the group.
+const outageOfAll = 30 * time.Second
+
 // volumeLostInOutage: all members are cut off from each other, and the volume of one is
 // lost meanwhile. It may have the latest writes: the others do not start the group by
 // themselves, and serve once a person requests it.
@@ -28,6 +31,7 @@ func volumeLostInOutage(f *trial) {
 	}
 	f.c.loseVolumes(f.c.ordinalOf(lost.Name))
 	f.c.awaitNewPod(lost)
+	time.Sleep(outageOfAll - (f.history.Now() - since)) // the fault itself
 	for _, heal := range heals {
 		heal()
 	}

@@ -28,6 +28,9 @@ func TestSoakMySQL(t *testing.T) {
 	} {
 		t.Run(p.name, func(t *testing.T) { p.run(newMySQLTrial(t, failoverMembers)) })
 	}
+	t.Run("MemoryLimit", func(t *testing.T) {
+		memoryLimited(newMySQLTrial(t, failoverMembers, "resources: {limits: {memory: 1Gi}}", "storage: {size: 6Gi}"))
+	})
 	runAlone(t, []part{{"DatabaseSeed", mysqlDatabaseSeed}, {"CAReplaced", mysqlCAReplaced}, {"Quiet", func(t *testing.T) {
 		testQuiet(t, installed, newNamespace(t, ""), []*kind{mysql}, 3, 5*time.Minute)
 	}}})

@@ -90,6 +90,7 @@ var ofPostgres = []part{
 	{"Plugin", testPlugin},
 	{"Plan", testPlan},
 	{"Insights", testInsights},
+	{"UI", testUI},
 	{"DocsRun", docsRun},
 	{"RecoveryGuide", recoveryGuide},
 }
@@ -185,6 +186,7 @@ func TestOperators(t *testing.T) {
 // the place of the one that is installed.
 func testInstallations(t *testing.T) {
 	t.Run("Namespaced", namespacedOperator)
+	t.Run("Sharded", shardedOperators)
 	t.Run("FluxFromEmpty", fluxFromEmpty)
 	t.Run("FluxUpgrades", fluxUpgrades)
 	t.Run("Helm", helmInstallation)

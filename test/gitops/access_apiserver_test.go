@@ -97,6 +97,32 @@ func TestTenantsRoles(t *testing.T) {
 	}
 }
 
+// Each of several operators has rights in its own namespaces, and none in those of another.
+func TestShardedRights(t *testing.T) {
+	cluster := apitest.New(t)
+	c := newAdministrator(t, cluster.Config)
+	built := buildKustomization(t, root+"/kustomize/overlays/sharded")
+	installKinds(t, c, built, "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding", "ServiceAccount")
+	for _, shard := range []string{"a", "b"} {
+		operator := "system:serviceaccount:holdfast-shard-" + shard + ":holdfast-" + shard
+		for _, other := range []string{"a", "b"} {
+			for _, right := range [][3]string{
+				{"patch", "", "secrets"}, {"patch", "holdfast.dev", "postgresclusters/status"}, {"create", "holdfast.dev", "backups"}, {"delete", "", "pods"},
+			} {
+				want := shard == other
+				what := fmt.Sprintf("%s: %s %s in databases-%s: %t", shard, right[0], right[2], other, want)
+				apitest.Eventually(t, what, func(context.Context) (bool, string) {
+					return isAllowed(t, c, operator, "databases-"+other, right[0], right[1], right[2]) == want, "not yet"
+				})
+			}
+			own := isAllowed(t, c, operator, "holdfast-shard-"+other, "get", "", "pods")
+			if own != (shard == other) {
+				t.Errorf("%s reads pods of the operator %s: %t", shard, other, own)
+			}
+		}
+	}
+}
+
 // Limited to some namespaces, the operator works there, reads its own pod, and
 // sees nothing of the rest.
 func TestNamespacedRights(t *testing.T) {

@@ -20,6 +20,7 @@ const install = root + "/config/default"
 // lists it must add.
 var components = map[string]string{
 	"admission-policy":      "",
+	"dashboards":            "",
 	"high-availability":     "",
 	"image-mirror":          "{name: holdfast-image-mirror, namespace: holdfast-system, literals: [postgres=mirror.example/postgres, mysql=mirror.example/mysql, etcd=mirror.example/etcd]}",
 	"monitoring":            "",
@@ -158,7 +159,7 @@ func listContainers(deployment *unstructured.Unstructured) []map[string]any {
 // One entry under images is enough: the image stands nowhere else.
 func TestImagesEntryIsEnough(t *testing.T) {
 	const old, mine = "docker.io/library/holdfast", "registry.example/platform/holdfast:v9"
-	for _, dir := range []string{"config/default", "kustomize/overlays/namespaced", "kustomize/overlays/production"} {
+	for _, dir := range []string{"config/default", "kustomize/overlays/namespaced", "kustomize/overlays/sharded", "kustomize/overlays/production"} {
 		name := old
 		if dir != "config/default" {
 			name = "registry.example.com/holdfast"

@@ -82,7 +82,7 @@ func parseObjects(t *testing.T, manifest string) []*unstructured.Unstructured {
 // helm lint says nothing, with the defaults and with all options.
 func TestLint(t *testing.T) {
 	all := map[string]any{"watchNamespaces": []any{"shop"}}
-	for _, option := range []string{"highAvailability", "networkPolicy", "monitoring", "admissionPolicy"} {
+	for _, option := range []string{"highAvailability", "networkPolicy", "monitoring", "dashboards", "admissionPolicy"} {
 		all[option] = map[string]any{"enabled": true}
 	}
 	for name, vals := range map[string]map[string]any{"default": {}, "all options": all} {

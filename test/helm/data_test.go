@@ -93,7 +93,7 @@ func TestDefinitionsAreAnOption(t *testing.T) {
 // server takes a mebibyte. A quarter is left for history that Helm adds, and for
 // fields to come.
 func TestReleaseFitsIntoASecret(t *testing.T) {
-	release, err := renderRelease(t.Context(), releaseNamespace, "namespace.create=true", "highAvailability.enabled=true", "monitoring.enabled=true", "admissionPolicy.enabled=true", "networkPolicy.enabled=true")
+	release, err := renderRelease(t.Context(), releaseNamespace, "namespace.create=true", "highAvailability.enabled=true", "monitoring.enabled=true", "dashboards.enabled=true", "admissionPolicy.enabled=true", "networkPolicy.enabled=true")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -15,6 +15,8 @@ type overlay struct {
 	// mirrored is set where images come from the user's registry, so the
 	// repository stays and the version alone is filled in.
 	mirrored bool
+	// operators is how many it installs; 0 for one.
+	operators int
 }
 
 // placeholderImage is what overlays name for the reader to replace.
@@ -26,6 +28,7 @@ var overlays = []overlay{
 	{name: "mirror", folder: "kustomize/overlays/mirror", image: placeholderImage, mirrored: true},
 	{name: "namespaced", folder: "kustomize/overlays/namespaced", image: placeholderImage},
 	{name: "production", folder: "kustomize/overlays/production", image: placeholderImage},
+	{name: "sharded", folder: "kustomize/overlays/sharded", image: placeholderImage, operators: 2},
 }
 
 // plainInstall is what most users apply.

@@ -114,7 +114,7 @@ func TestOverlaysAreComplete(t *testing.T) {
 	}
 }
 
-// A manifest names the version's image once, and can be applied from top to
+// A manifest names the version's image once for each operator, and can be applied from top to
 // bottom.
 func TestManifests(t *testing.T) {
 	r := &release{version: "v0.1.0", image: defaultImage, root: tree, out: t.TempDir()}
@@ -130,7 +130,8 @@ func TestManifests(t *testing.T) {
 		if o.mirrored {
 			want = placeholderImage + ":v0.1.0"
 		}
-		if images := strings.Count(text, "\n        image: "); images != 1 || strings.Count(text, "image: "+want+"\n") != 1 {
+		operators := max(1, o.operators)
+		if images := strings.Count(text, "\n        image: "); images != operators || strings.Count(text, "image: "+want+"\n") != operators {
 			t.Errorf("%s has %d images, and %s %d times", o.file(), images, want, strings.Count(text, "image: "+want+"\n"))
 		}
 		if strings.Contains(text, plainInstall.image) || !o.mirrored && strings.Contains(text, placeholderImage) {
@@ -138,7 +139,7 @@ func TestManifests(t *testing.T) {
 		}
 		documents := strings.Split(text, "\n---\n")
 		namespace := slices.IndexFunc(documents, func(d string) bool { return strings.Contains(d, "\nkind: Namespace\n") })
-		inside := slices.IndexFunc(documents, func(d string) bool { return strings.Contains(d, "\n  namespace: holdfast-system\n") })
+		inside := slices.IndexFunc(documents, func(d string) bool { return strings.Contains(d, "\n  namespace: holdfast-") })
 		if namespace < 0 || inside < namespace {
 			t.Errorf("%s has the namespace at %d, and the first object in it at %d", o.file(), namespace, inside)
 		}

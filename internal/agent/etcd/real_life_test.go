@@ -70,17 +70,19 @@ func scrape(t *testing.T, port int) {
 			t.Errorf("no %q among %d bytes of metrics", strings.TrimSpace(want), len(body))
 		}
 	}
-	alerts, err := os.ReadFile("../../../config/prometheus/rules.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	read := regexp.MustCompile(`\betcd_[a-z_]+`).FindAllString(string(alerts), -1)
-	if len(read) == 0 {
-		t.Error("no alert reads a metric of etcd")
-	}
-	for _, name := range read {
-		if !strings.Contains(string(body), "\n"+name+" ") && !strings.Contains(string(body), "\n"+name+"{") {
-			t.Errorf("an alert reads %s, which is not among the metrics", name)
+	for _, file := range []string{"../../../config/prometheus/rules.yaml", "../../../config/dashboards/etcd.json"} {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		read := regexp.MustCompile(`\b(?:etcd|grpc_server)_[a-z_]+`).FindAllString(string(text), -1)
+		if len(read) == 0 {
+			t.Errorf("%s reads no metric of etcd", file)
+		}
+		for _, name := range read {
+			if !strings.Contains(string(body), "\n"+name+" ") && !strings.Contains(string(body), "\n"+name+"{") {
+				t.Errorf("%s reads %s, which is not among the metrics", file, name)
+			}
 		}
 	}
 }

@@ -230,7 +230,7 @@ func (g *groupLoop) act(ctx context.Context, o group.Observation, s group.Situat
 		g.report(o, agentapi.StateRecovering, p)
 		return g.writeRecord(ctx, p)
 	case group.Join:
-		g.begin(ctx, o, "joins the group", func(ctx context.Context) error { return g.run.client().Join(ctx, p.ReplicationName) })
+		g.begin(ctx, o, "joins the group", func(ctx context.Context) error { return g.run.client().Join(ctx, p.ReplicationName, p.SingleLeader) })
 		return observeInterval
 	case group.ClaimBoot:
 		return g.claim(ctx, o, s, p, recovery)

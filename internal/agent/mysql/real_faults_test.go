@@ -123,9 +123,7 @@ func TestRealPrimaryThatStoodStillComesBack(t *testing.T) {
 	if runs[0].uuid() != before {
 		t.Error("it has other data")
 	}
-	if s := runs[0].Store.Get(); s.Role != v1alpha1.RoleReplica {
-		t.Errorf("its role is %s", s.Role)
-	}
+	runs[0].until("a replica", func(s agentapi.Status) bool { return s.Role == v1alpha1.RoleReplica })
 }
 
 // After all servers were killed the group comes back by itself, with all acknowledged

@@ -64,6 +64,9 @@ type MemberReport struct {
 	// ReplicationName is the name of the group that the server is in, which numbers its
 	// transactions; empty in none. It is Group until a person has it go on without members.
 	ReplicationName string `json:"replicationName,omitempty"`
+	// SingleLeader says that the group that the server is in agrees by a single leader, its
+	// primary. A server joins a group the way that the group agrees.
+	SingleLeader bool `json:"singleLeader,omitempty"`
 	// Persisted are the UUIDs of the servers that may be in the group, by the record on the
 	// member's volume, and Revision is that of the record.
 	Persisted []string `json:"persisted,omitempty"`

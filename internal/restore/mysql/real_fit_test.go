@@ -25,7 +25,7 @@ func (w *world) joinThird(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.next.Start()
-	if err := w.next.Group().Join(t.Context(), groupName); err != nil {
+	if err := w.next.Group().Join(t.Context(), groupName, true); err != nil {
 		t.Fatal(err)
 	}
 	await(t, w.next, func(o group.Observation) bool { return o.State == group.Online })

@@ -66,7 +66,7 @@ func newArchived(t *testing.T) *archived {
 			t.Fatal(err)
 		}
 		m.Start()
-		if err := m.Group().Join(t.Context(), groupName); err != nil {
+		if err := m.Group().Join(t.Context(), groupName, true); err != nil {
 			t.Fatal(err)
 		}
 		await(t, m, func(o group.Observation) bool { return o.State == group.Online })

@@ -80,7 +80,7 @@ func newWorld(t *testing.T) *world {
 		t.Fatal(err)
 	}
 	w.secondary.Start()
-	if err := w.secondary.Group().Join(t.Context(), groupName); err != nil {
+	if err := w.secondary.Group().Join(t.Context(), groupName, true); err != nil {
 		t.Fatal(err)
 	}
 	await(t, w.secondary, func(o group.Observation) bool { return o.State == group.Online })

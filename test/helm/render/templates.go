@@ -25,6 +25,7 @@ type component struct {
 
 var components = map[string]component{
 	"admission-policy":  {"admission-policy.yaml", ".Values.admissionPolicy.enabled"},
+	"dashboards":        {"dashboards.yaml", ".Values.dashboards.enabled"},
 	"high-availability": {"high-availability.yaml", ".Values.highAvailability.enabled"},
 	"monitoring":        {"monitoring.yaml", ".Values.monitoring.enabled"},
 	"network-policy":    {"network-policy.yaml", ".Values.networkPolicy.enabled"},

@@ -31,6 +31,8 @@ type Observation struct {
 	ReplicationName string
 	// SuperReadOnly says that no client can write.
 	SuperReadOnly bool
+	// SingleLeader says how the group agrees that the server is in: see Report.
+	SingleLeader bool
 	// Queue is how many received transactions wait to be applied.
 	Queue int64
 }
@@ -41,6 +43,7 @@ func (o Observation) NewReport(self Report, starting bool, persisted Record) Rep
 	r := Report{
 		Pod: self.Pod, Ordinal: self.Ordinal, Group: self.Group, UUID: o.UUID, Phase: InGroup,
 		Executed: o.Executed, Received: o.Received, Purged: o.Purged, View: o.View, ReplicationName: o.ReplicationName,
+		SingleLeader: o.SingleLeader,
 	}
 	switch {
 	case o.State == Offline && starting:
@@ -83,9 +86,12 @@ func (c Client) observe(ctx context.Context) (Observation, error) {
 		return o, err
 	}
 	var executed, purged string
+	// How the group agrees is the setting that the server joined with: the table that says it
+	// of the group waits for the group's thread, which may have ended.
 	err = c.DB.QueryRowContext(ctx,
-		"SELECT @@GLOBAL.server_uuid, VERSION(), @@GLOBAL.super_read_only, COALESCE(@@GLOBAL.group_replication_group_name, ''), @@GLOBAL.gtid_executed, @@GLOBAL.gtid_purged").
-		Scan(&o.UUID, &o.Version, &o.SuperReadOnly, &o.ReplicationName, &executed, &purged)
+		"SELECT @@GLOBAL.server_uuid, VERSION(), @@GLOBAL.super_read_only, COALESCE(@@GLOBAL.group_replication_group_name, ''), "+
+			"@@GLOBAL.group_replication_paxos_single_leader, @@GLOBAL.gtid_executed, @@GLOBAL.gtid_purged").
+		Scan(&o.UUID, &o.Version, &o.SuperReadOnly, &o.ReplicationName, &o.SingleLeader, &executed, &purged)
 	if err != nil {
 		return o, err
 	}
@@ -156,18 +162,26 @@ func setName(name string) string {
 	return "SET GLOBAL group_replication_group_name = " + accounts.Quote(name)
 }
 
-// Join starts the server's part in a group of the name that runs. It returns when the member is in
-// the group and recovers, or has failed: after a minute where no member answers. A
-// failure leaves the server read-only.
-func (c Client) Join(ctx context.Context, name string) error {
-	// A start that fails restores what super_read_only was before it.
-	return c.run(ctx, "join the group", "SET GLOBAL super_read_only = ON", setName(name), "SET GLOBAL group_replication_bootstrap_group = OFF", startGroupStatement)
+// setSingleLeader has the server agree with the group by a single leader, the primary, or
+// by all members in turn. A group keeps what it was started with, and refuses others.
+func setSingleLeader(single bool) string {
+	return fmt.Sprintf("SET GLOBAL group_replication_paxos_single_leader = %t", single)
+}
+
+// Join starts the server's part in a group of the name that runs, and that agrees by a
+// single leader or not. It returns when the member is in the group and recovers, or has
+// failed: after a minute where no member answers. A failure leaves the server read-only.
+func (c Client) Join(ctx context.Context, name string, singleLeader bool) error {
+	// A start that fails restores what super_read_only was before it. A start that was refused
+	// leaves how it meant to agree, until a stop.
+	return c.run(ctx, "join the group", "STOP GROUP_REPLICATION", "SET GLOBAL super_read_only = ON", setName(name), setSingleLeader(singleLeader), "SET GLOBAL group_replication_bootstrap_group = OFF", startGroupStatement)
 }
 
 // Boot starts the group anew under the name, with this server alone. The caller has made sure that no
-// other server is in the group: see PlanStart.
+// other server is in the group: see PlanStart. The group agrees by a single leader: where
+// all members take turns, writes wait for the turns of one that cannot be reached.
 func (c Client) Boot(ctx context.Context, name string) error {
-	err := c.run(ctx, "start the group", "SET GLOBAL super_read_only = ON", setName(name), "SET GLOBAL group_replication_bootstrap_group = ON", startGroupStatement)
+	err := c.run(ctx, "start the group", "SET GLOBAL super_read_only = ON", setName(name), setSingleLeader(true), "SET GLOBAL group_replication_bootstrap_group = ON", startGroupStatement)
 	// Never left on: the next start would make a second group. If the connection broke,
 	// the server is asked again.
 	clearing, cancel := context.WithTimeout(context.WithoutCancel(ctx), observeLimit)

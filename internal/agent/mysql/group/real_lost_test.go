@@ -60,14 +60,14 @@ func TestRealVolumeThatWasLeftBehind(t *testing.T) {
 		t.Errorf("what is lost came back: %+v", p)
 	}
 	// The server itself does not let it in, either.
-	if err := first.Group().Join(t.Context(), secondName); err == nil {
+	if err := first.Group().Join(t.Context(), secondName, true); err == nil {
 		t.Error("it joined")
 	}
 	p := plan(third)
 	if p.Action != group.Join {
 		t.Fatalf("%+v", p)
 	}
-	if err := third.Group().Join(t.Context(), p.ReplicationName); err != nil {
+	if err := third.Group().Join(t.Context(), p.ReplicationName, true); err != nil {
 		t.Fatal(err)
 	}
 	await(t, third, "it has the rows", func(group.Observation) bool { return rows(third) == "20" })

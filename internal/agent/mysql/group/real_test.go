@@ -56,7 +56,7 @@ func newGroup(t *testing.T, count int) []*mysqltest.Member {
 
 func join(t *testing.T, m *mysqltest.Member) {
 	t.Helper()
-	if err := m.Group().Join(t.Context(), groupName); err != nil {
+	if err := m.Group().Join(t.Context(), groupName, true); err != nil {
 		t.Fatalf("%s: %v", m.Pod, err)
 	}
 	await(t, m, "it is online", func(o group.Observation) bool { return o.State == group.Online })
@@ -306,7 +306,7 @@ func TestRealErrantTransactionIsHeld(t *testing.T) {
 		t.Errorf("%+v", plan)
 	}
 	// MySQL itself refuses it, too, and the data stays as it is.
-	if err := third.Group().Join(t.Context(), groupName); err == nil {
+	if err := third.Group().Join(t.Context(), groupName, true); err == nil {
 		t.Error("the member joined")
 	}
 	if third.Query("SELECT COUNT(*) FROM app.t WHERE x = 'local'") != "1" || third.Query("SELECT @@GLOBAL.super_read_only") != "1" {
@@ -335,7 +335,7 @@ func TestRealPurgedDonorsLeaveTheData(t *testing.T) {
 		t.Errorf("%+v", plan)
 	}
 	third.Exec("SET GLOBAL super_read_only = OFF", "SET SESSION sql_log_bin = OFF", "CREATE DATABASE mine", "SET GLOBAL super_read_only = ON")
-	if err := third.Group().Join(t.Context(), groupName); err == nil {
+	if err := third.Group().Join(t.Context(), groupName, true); err == nil {
 		await(t, third, "it failed", func(o group.Observation) bool { return o.State != group.Recovering })
 	}
 	if third.Query("SELECT COUNT(*) FROM information_schema.schemata WHERE schema_name = 'mine'") != "1" {

@@ -44,6 +44,9 @@ type Report struct {
 	// ReplicationName is that of the group that the server is in; empty for the name of
 	// Group.
 	ReplicationName string
+	// SingleLeader says that the group that the server is in agrees by a single leader, its
+	// primary, and not by all members in turn. Others cannot join it.
+	SingleLeader bool
 	// Persisted are the UUIDs in the record that is on the member's volume, Revision and
 	// Lineage those of that record.
 	Persisted []string
@@ -111,6 +114,8 @@ type Plan struct {
 	Record Record
 	// ReplicationName of the group to join or to start.
 	ReplicationName string
+	// SingleLeader is how the group to join agrees: see Report.
+	SingleLeader bool
 	// Errant are transactions that the group does not have.
 	Errant mysqlgtid.Set
 	// Foreign says, of Hold, that the data is of another group.
@@ -217,7 +222,7 @@ func (s Situation) planRecordedJoin(peer Report) Plan {
 			if !slices.Contains(p.Persisted, s.Self.UUID) {
 				return Plan{Reason: p.Pod + " has not persisted yet that this member joins"}
 			}
-			return Plan{Action: Join, Peer: peer.Pod, ReplicationName: peer.replicationName(), Reason: "the group of " + peer.Pod + " serves"}
+			return Plan{Action: Join, Peer: peer.Pod, ReplicationName: peer.replicationName(), SingleLeader: p.SingleLeader, Reason: "the group of " + peer.Pod + " serves"}
 		}
 	}
 	return Plan{Reason: "the agent of the primary does not answer"}

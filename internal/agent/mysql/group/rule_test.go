@@ -36,6 +36,21 @@ func serving(pod int, executed string, view ...int) Report {
 	return r
 }
 
+// A member joins a group the way that the group agrees, which its primary reports.
+func TestJoinAgreesAsTheGroup(t *testing.T) {
+	for _, single := range []bool{false, true} {
+		primary := with(serving(1, "G:1-7", 1, 2), func(r *Report) { r.SingleLeader, r.Persisted = single, []string{uuidOf(0)} })
+		secondary := with(serving(2, "G:1-7", 1, 2), func(r *Report) { r.SingleLeader = !single })
+		plan := PlanStart(Situation{
+			Self: detached(0, "G:1-5"), Peers: []Report{secondary, primary}, RecordKnown: true,
+			Record: recorded(0, 1, 2).WithJoining(uuidOf(0), "a-0"),
+		})
+		if plan.Action != Join || plan.SingleLeader != single {
+			t.Errorf("a group with a single leader %t: %+v", single, plan)
+		}
+	}
+}
+
 func recorded(pods ...int) Record {
 	r := Record{Group: simulatedGroup}
 	for _, pod := range pods {
@@ -261,9 +276,9 @@ func TestReportOfAnObservation(t *testing.T) {
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
-			c.o.UUID, c.o.Executed = uuidOf(0), gtids("G:1-3")
+			c.o.UUID, c.o.Executed, c.o.SingleLeader = uuidOf(0), gtids("G:1-3"), true
 			got := c.o.NewReport(Report{Pod: "a-0", Group: simulatedGroup}, c.starting, persisted)
-			if got.Phase != c.want || got.Pod != "a-0" || got.UUID != uuidOf(0) || !got.Held().IsEqual(gtids("G:1-3")) || len(got.Persisted) != 2 {
+			if got.Phase != c.want || got.Pod != "a-0" || got.UUID != uuidOf(0) || !got.Held().IsEqual(gtids("G:1-3")) || len(got.Persisted) != 2 || !got.SingleLeader {
 				t.Errorf("%+v", got)
 			}
 		})

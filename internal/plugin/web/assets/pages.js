@@ -1,0 +1,176 @@
+// The pages about all clusters, and the plan.
+import { Component } from './vendor/preact.js';
+import { Ago, Command, Missing, State, Table, clusterLink, formatAge, html, shortName } from './parts.js';
+
+const pageSize = 50;
+
+const orders = {
+  name: (a, b) => (a.namespace + '/' + a.name).localeCompare(b.namespace + '/' + b.name),
+  // What needs a person first.
+  state: (a, b) => (a.phase === 'Ready') - (b.phase === 'Ready') || orders.name(a, b),
+  newest: (a, b) => b.created.localeCompare(a.created),
+};
+
+// Fleet shows a page of the clusters that match.
+export class Fleet extends Component {
+  state = { search: '', only: '', order: 'name', page: 0 };
+
+  render({ data: [fleet] }, { search, only, order, page }) {
+    const words = search.toLowerCase().split(/\s+/).filter(Boolean);
+    const found = fleet.clusters
+      .filter((c) => (!only || (c.phase || 'Unknown') === only) &&
+        words.every((w) => `${c.kind} ${c.namespace}/${shortName(c)} ${c.name} ${c.version} ${c.message}`.toLowerCase().includes(w)))
+      .sort(orders[order]);
+    const last = Math.max(0, Math.ceil(found.length / pageSize) - 1);
+    const at = Math.min(page, last);
+    const phases = [...new Set(fleet.clusters.map((c) => c.phase || 'Unknown'))].sort();
+    const set = (name) => (e) => this.setState({ [name]: e.target.value, page: 0 });
+    return html`
+      <${Missing} list=${fleet.unknown} />
+      <div class="tools">
+        <label>Search <input type="search" value=${search} onInput=${set('search')} /></label>
+        <label>Phase <select value=${only} onChange=${set('only')}>
+          <option value="">all</option>${phases.map((p) => html`<option value=${p}>${p}</option>`)}
+        </select></label>
+        <label>Order <select value=${order} onChange=${set('order')}>
+          <option value="name">by name</option><option value="state">not ready first</option><option value="newest">newest first</option>
+        </select></label>
+        <span role="status" id="count">${found.length} of ${fleet.clusters.length} clusters${fleet.namespace ? ` in namespace ${fleet.namespace}` : ''}</span>
+      </div>
+      <${Table} label="Clusters" rows=${found.slice(at * pageSize, (at + 1) * pageSize)} empty="No clusters." columns=${[
+        ['Cluster', (c) => clusterLink(c)],
+        ['Namespace', (c) => c.namespace],
+        ['Version', (c) => c.version],
+        ['Ready', (c) => `${c.readyReplicas}/${c.replicas}`],
+        ['Primary', (c) => html`<span class="name">${c.primary}</span>`],
+        ['Phase', (c) => html`<${State} text=${c.suspended ? 'Suspended' : c.phase} />`],
+        ['Synced', (c) => html`<${State} text=${c.synced} />`],
+        ['Age', (c) => formatAge(c.created)],
+        ['Status', (c) => c.message],
+      ]} />
+      ${last > 0 && html`<div class="tools">
+        <button disabled=${at === 0} onClick=${() => this.setState({ page: at - 1 })}>Previous page</button>
+        <span role="status">page ${at + 1} of ${last + 1}</span>
+        <button disabled=${at === last} onClick=${() => this.setState({ page: at + 1 })}>Next page</button>
+      </div>`}`;
+  }
+}
+
+// gather makes one list of what each cluster has, with the cluster.
+const gather = (fleet, field) => fleet.clusters.flatMap((c) => (c[field] || []).map((item) => ({ ...item, cluster: c })));
+
+// driftColumns are those of a record of drift. A record names the field and who wrote it, and no value.
+export const driftColumns = [
+  ['Detected', (d) => html`<${Ago} time=${d.time} />`],
+  ['Object', (d) => d.object],
+  ['Change', (d) => html`<div class="diff">
+    <del>${d.operation === 'deleted' ? '− deleted' : `− ${d.path || 'object'}`} by ${d.manager || 'unknown'} (${d.operation || 'unknown'})</del>
+    ${d.action === 'Reverted' && html`<ins>+ declared value applied by holdfast</ins>`}
+  </div>`],
+  ['Action', (d) => html`<${State} text=${d.action} />`],
+];
+
+export function Drift({ data: [fleet] }) {
+  const records = gather(fleet, 'drift').sort((a, b) => b.time.localeCompare(a.time));
+  const drifting = fleet.clusters.filter((c) => c.synced && c.synced !== 'Synced');
+  return html`
+    <${Missing} list=${fleet.unknown} />
+    <h2>Timeline</h2>
+    <${Table} label="Drift" rows=${records} empty="No cluster has a record of drift." columns=${[
+      driftColumns[0],
+      ['Cluster', (d) => html`${clusterLink(d.cluster)} <span class="quiet">${d.cluster.namespace}</span>`],
+      ...driftColumns.slice(1),
+    ]} />
+    <h2>Not as declared now</h2>
+    ${drifting.length
+      ? drifting.map((c) => html`<p>${clusterLink(c)}: <${State} text=${c.synced} /></p>
+          <${Command} text=${`kubectl holdfast drift ${shortName(c)} -n ${c.namespace} --diff`} />`)
+      : html`<p class="quiet">Every cluster is as declared.</p>`}
+    <p class="quiet">Values are compared by <code>drift --diff</code> only: that needs to read Secrets, which these pages never do.</p>`;
+}
+
+export function Backups({ data: [fleet, list] }) {
+  const clusters = fleet.clusters.filter((c) => c.backups);
+  const drill = (d) => (!d ? null : d.running ? html`<${State} text="Running" tone="warn" />` : d.lastTime
+    ? html`<${State} text=${d.result} /> <${Ago} time=${d.lastTime} />${d.duration ? ` in ${d.duration}` : ''}${d.message ? `: ${d.message}` : ''}` : 'none yet');
+  return html`
+    <${Missing} list=${[...(fleet.unknown || []), ...(list.unknown || [])]} />
+    <h2>Clusters</h2>
+    <${Table} label="Clusters with their newest backup and drill" rows=${clusters} empty="No clusters." columns=${[
+      ['Cluster', (c) => html`${clusterLink(c)} <span class="quiet">${c.namespace}</span>`],
+      ['Newest good backup', (c) => c.backups.newest ? html`${c.backups.newest.name}, begun <${Ago} time=${c.backups.newest.time} />`
+        : html`<${State} text=${c.backups.off ? 'turned off' : 'none yet'} tone="warn" />`],
+      ['Next', (c) => c.backups.next && html`<time datetime=${c.backups.next}>${c.backups.next}</time>`],
+      ['Drill', (c) => drill(c.backups.drill)],
+    ]} />
+    <h2>Backups</h2>
+    <${Table} label="Backups" rows=${list.backups} empty="No backups." columns=${[
+      ['Backup', (b) => b.name],
+      ['Cluster', (b) => html`${clusterLink({ ...b, name: b.cluster })} <span class="quiet">${b.namespace}</span>`],
+      ['State', (b) => html`<${State} text=${b.stage} />`],
+      ['Begun', (b) => html`<${Ago} time=${b.started} />`],
+      ['Duration', (b) => b.duration],
+      ['Size', (b) => b.size],
+      ['Source', (b) => b.source],
+      ['Message', (b) => b.message],
+    ]} />`;
+}
+
+export const insightColumns = [
+  ['Class', (i) => i.class],
+  ['Severity', (i) => html`<${State} text=${i.severity} />`],
+  ['Count', (i) => i.count],
+  ['Last', (i) => html`<${Ago} time=${i.last} />`],
+  ['First', (i) => html`<${Ago} time=${i.first} />`],
+  ['Member', (i) => i.members.map((m) => m.member).join(', ')],
+  ['Meaning and remedy', (i) => html`${i.meaning} <strong>${i.remedy}</strong>`],
+];
+
+export function Insights({ data: [fleet] }) {
+  return html`
+    <${Missing} list=${fleet.unknown} />
+    <p class="quiet">What the operator recorded in <code>status.insights</code>. <code>kubectl holdfast insights NAME</code> asks the members' agents for more.</p>
+    <${Table} label="Insights" rows=${gather(fleet, 'insights').sort((a, b) => b.last.localeCompare(a.last))}
+      empty="The members' text logs report nothing." columns=${[
+        insightColumns[0],
+        ['Cluster', (i) => html`${clusterLink(i.cluster)} <span class="quiet">${i.cluster.namespace}</span>`],
+        ...insightColumns.slice(1),
+      ]} />`;
+}
+
+// Fields shows what something has, field by field: recommendations of a newer operator may
+// have fields that this page does not know.
+export const Fields = ({ of }) => html`<dl class="facts">${Object.entries(of).map(([name, value]) => html`
+  <dt>${name}</dt><dd>${typeof value === 'object' ? JSON.stringify(value) : String(value)}</dd>`)}</dl>`;
+
+const asFields = (item) => (item && typeof item === 'object' ? item : { value: item });
+
+export function Recommendations({ data: [fleet] }) {
+  const with_ = fleet.clusters.filter((c) => c.recommendations && c.recommendations.length);
+  return html`
+    <${Missing} list=${fleet.unknown} />
+    ${with_.length ? null : html`<p class="quiet">No cluster has recommendations in its status.</p>`}
+    ${with_.map((c) => html`<section><h2>${clusterLink(c)} <span class="quiet">${c.namespace}</span></h2>
+      ${c.recommendations.map((r) => html`<div class="note"><${Fields} of=${asFields(r)} /></div>`)}</section>`)}`;
+}
+
+export function Plan({ data: [page] }) {
+  if (!page.plan) {
+    return html`<p>To see here what declarations will do, start the pages with their file. It is read again each time:</p>
+      <${Command} text="kubectl holdfast ui -f orders.yaml" />
+      <p>To send a dry run too, or to let CI comment on a pull request:</p>
+      <${Command} text="kustomize build shop/production | kubectl holdfast plan -f -" />`;
+  }
+  const { plan } = page;
+  return html`
+    <${Missing} title="Not known" list=${plan.clusters.flatMap((c) => (c.unknown || []).map((u) => `${c.name}: ${u}`))} />
+    ${(plan.notes || []).map((n) => html`<p class="quiet">${n}</p>`)}
+    ${plan.clusters.map((c) => html`<section>
+      <h2>${c.kind} ${c.namespace}/${c.name}: ${c.action}</h2>
+      ${(c.refused || []).map((f) => html`<p class="note error">Refused: ${f.reason}: ${f.message}</p>`)}
+      ${(c.risks || []).map((r) => html`<p class="note error">Data at risk: ${r}</p>`)}
+      ${(c.oneWay || []).map((r) => html`<p class="note">One-way: ${r}</p>`)}
+    </section>`)}
+    <h2>As kubectl holdfast plan prints it</h2>
+    <${Command} text=${page.text} />`;
+}
