@@ -115,6 +115,7 @@ const (
 	ImportStepChecking   = "Checking"
 	ImportStepCopying    = "Copying"
 	ImportStepVerifying  = "Verifying"
+	ImportStepConfirming = "Confirming"
 )
 
 // SuffixImport of the names of what an import needs while it lasts.
@@ -133,7 +134,7 @@ type ImportStatus struct {
 	// spec.bootstrap.import has no effect.
 	// +optional
 	CompletionTime *metav1.Time `json:"completionTime,omitempty"`
-	// Step that is under way: Connecting, Checking, Copying or Verifying.
+	// Step that is under way: Connecting, Checking, Copying, Verifying or Confirming.
 	// +optional
 	Step string `json:"step,omitempty"`
 	// Progress of the step, such as 12 of 40 tables, 310 MiB.
@@ -156,7 +157,7 @@ type ImportResult struct {
 	Rows         int64 `json:"rows"`
 	Sequences    int64 `json:"sequences"`
 	LargeObjects int64 `json:"largeObjects"`
-	// Size of the dump that was read, in bytes.
+	// Size of the dump as SQL, in bytes.
 	Size resource.Quantity `json:"size"`
 }
 

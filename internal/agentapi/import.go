@@ -14,6 +14,9 @@ type ImportTask struct {
 	UID       string `json:"uid"`
 	// Source to read.
 	Source ImportServer `json:"source"`
+	// Files that the Secrets of the source are to bring below ImportDir/source, with the
+	// field, the Secret and the key that each is of.
+	Files map[string]string `json:"files,omitempty"`
 	// SourceHash names what the spec declared of it.
 	SourceHash string `json:"sourceHash"`
 	// Hosts of the members, one of which takes writes, and Port that they listen on.

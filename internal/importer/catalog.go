@@ -3,6 +3,7 @@ package importer
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/jackc/pgx/v5"
@@ -18,9 +19,8 @@ type table struct {
 	// Name with its schema, quoted.
 	Name string
 	Rows int64
-	// Hidden says that row-level security hides rows from the owner, who cannot count
-	// them.
-	Hidden bool
+	// Forced says that row-level security holds for the owner, too.
+	Forced bool
 }
 
 // inventory is what the source holds in the snapshot that is copied.
@@ -44,7 +44,7 @@ func takeInventory(ctx context.Context, tx pgx.Tx, counted func(done, all int)) 
 		return v, err
 	}
 	v.Tables, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (t table, err error) {
-		return t, row.Scan(&t.Name, &t.Hidden)
+		return t, row.Scan(&t.Name, &t.Forced)
 	})
 	if err != nil {
 		return v, err
@@ -66,65 +66,105 @@ const (
 	countLargeObjects = `select count(*) from pg_catalog.pg_largeobject_metadata`
 )
 
-// findContent names what a database holds that a user made; empty for nothing.
-func findContent(ctx context.Context, conn *pgx.Conn) (string, error) {
-	var found []string
-	err := conn.QueryRow(ctx, `select array(
-		select n.nspname || '.' || c.relname from pg_class c join pg_namespace n on n.oid = c.relnamespace where c.relkind in ('r', 'p', 'v', 'm', 'S', 'f') and `+isUsers+`
-		union all select n.nspname || '.' || p.proname from pg_proc p join pg_namespace n on n.oid = p.pronamespace where n.nspname !~ '^pg_' and n.nspname <> 'information_schema'
-			and not exists (select from pg_depend d where d.classid = 'pg_proc'::regclass and d.objid = p.oid and d.deptype = 'e')
-		union all select n.nspname || '.' || t.typname from pg_type t join pg_namespace n on n.oid = t.typnamespace where n.nspname !~ '^pg_' and n.nspname <> 'information_schema' and t.typtype in ('e', 'd')
-			and not exists (select from pg_depend d where d.classid = 'pg_type'::regclass and d.objid = t.oid and d.deptype = 'e')
-		union all select 'schema ' || n.nspname from pg_namespace n where n.nspname !~ '^pg_' and n.nspname not in ('information_schema', 'public')
-			and not exists (select from pg_depend d where d.objid = n.oid and d.deptype = 'e' or d.refobjid = n.oid and d.classid = 'pg_extension'::regclass)
-		union all select 'large object ' || oid from pg_largeobject_metadata
-		limit 3)`).Scan(&found)
-	return strings.Join(found, ", "), err
-}
+// contentQuery is an array of names of what a database holds that a user made, three at
+// most.
+const contentQuery = `array(
+	select n.nspname || '.' || c.relname from pg_class c join pg_namespace n on n.oid = c.relnamespace where c.relkind in ('r', 'p', 'v', 'm', 'S', 'f') and ` + isUsers + `
+	union all select n.nspname || '.' || p.proname from pg_proc p join pg_namespace n on n.oid = p.pronamespace where n.nspname !~ '^pg_' and n.nspname <> 'information_schema'
+		and not exists (select from pg_depend d where d.classid = 'pg_proc'::regclass and d.objid = p.oid and d.deptype = 'e')
+	union all select n.nspname || '.' || t.typname from pg_type t join pg_namespace n on n.oid = t.typnamespace where n.nspname !~ '^pg_' and n.nspname <> 'information_schema' and t.typtype in ('e', 'd')
+		and not exists (select from pg_depend d where d.classid = 'pg_type'::regclass and d.objid = t.oid and d.deptype = 'e')
+	union all select 'schema ' || n.nspname from pg_namespace n where n.nspname !~ '^pg_' and n.nspname not in ('information_schema', 'public')
+		and not exists (select from pg_depend d where d.classid = 'pg_namespace'::regclass and d.objid = n.oid and d.deptype = 'e' or d.refobjid = n.oid and d.classid = 'pg_extension'::regclass)
+	union all select 'large object ' || oid from pg_largeobject_metadata
+	limit 3)`
 
-// extensions of the source that the new database cannot have, or only by a superuser.
-type extensions struct {
+// catalogs are what the source needs of a server, and the new one does not have, or only a
+// superuser can make.
+type catalogs struct {
+	// Missing extensions of the image, and Privileged ones, which only a superuser may
+	// create.
 	Missing, Privileged []string
-	// Installed are in the new database already, and belong to another role.
-	Installed []string
+	// Roles that policies name.
+	Roles []string
+	// Installed extensions are in the new database already, and Created are to be made.
+	Installed, Created []string
 }
 
-// compareExtensions compares those of the source to what the new server has.
-func compareExtensions(ctx context.Context, source pgx.Tx, target *pgx.Conn) (e extensions, err error) {
-	rows, err := source.Query(ctx, "select extname::text from pg_extension where extname <> 'plpgsql' order by 1")
+// compareCatalogs compares what the source uses to what the new server has.
+func compareCatalogs(ctx context.Context, source pgx.Tx, target *pgx.Conn) (c catalogs, err error) {
+	extensions, err := readNames(ctx, source, "select extname::text from pg_extension order by 1")
 	if err != nil {
-		return e, err
+		return c, err
 	}
-	needed, err := pgx.CollectRows(rows, pgx.RowTo[string])
-	if err != nil {
-		return e, err
-	}
-	for _, name := range needed {
+	for _, name := range extensions {
 		var available, privileged, installed bool
 		err := target.QueryRow(ctx, `select exists (select from pg_available_extensions where name = $1),
 			coalesce((select v.superuser and not v.trusted from pg_available_extension_versions v join pg_available_extensions a on a.name = v.name and a.default_version = v.version where v.name = $1), false),
 			exists (select from pg_extension where extname = $1)`, name).Scan(&available, &privileged, &installed)
 		switch {
 		case err != nil:
-			return e, err
+			return c, err
 		case installed:
-			e.Installed = append(e.Installed, name)
+			c.Installed = append(c.Installed, name)
+			continue
 		case !available:
-			e.Missing = append(e.Missing, name)
+			c.Missing = append(c.Missing, name)
 		case privileged:
-			e.Privileged = append(e.Privileged, name)
+			c.Privileged = append(c.Privileged, name)
+		}
+		c.Created = append(c.Created, name)
+	}
+	roles, err := readNames(ctx, source, "select distinct r.rolname::text from pg_policy p join pg_roles r on r.oid = any (p.polroles) order by 1")
+	if err != nil {
+		return c, err
+	}
+	for _, name := range roles {
+		var there bool
+		if err := target.QueryRow(ctx, "select exists (select from pg_roles where rolname = $1)", name).Scan(&there); err != nil {
+			return c, err
+		}
+		if !there {
+			c.Roles = append(c.Roles, name)
 		}
 	}
-	return e, nil
+	return c, nil
 }
 
-// refuse says why the extensions keep the source from being copied.
-func (e extensions) refuse(database string) error {
+func readNames(ctx context.Context, tx pgx.Tx, query string) ([]string, error) {
+	rows, err := tx.Query(ctx, query)
+	if err != nil {
+		return nil, err
+	}
+	return pgx.CollectRows(rows, pgx.RowTo[string])
+}
+
+// dumpArguments leave out extensions that the new database has: they may belong to another
+// role, whose comments and rows an owner of the database cannot write.
+func (c catalogs) dumpArguments() []string {
+	const builtIn = "plpgsql" // never dumped
+	if !slices.ContainsFunc(c.Installed, func(name string) bool { return name != builtIn }) {
+		return nil
+	}
+	args := []string{}
+	for _, name := range c.Created {
+		args = append(args, "--extension="+quoteName(name))
+	}
+	if slices.Contains(c.Installed, builtIn) { // pg_dump wants one at least
+		args = append(args, "--extension="+builtIn)
+	}
+	return args
+}
+
+// refuse says what keeps the source from being copied.
+func (c catalogs) refuse(database string) error {
 	switch {
-	case len(e.Missing) > 0:
-		return newPermanent("the source uses extensions that the image of this cluster does not have: %s; name an image with them in spec.image, or drop them in the source", strings.Join(e.Missing, ", "))
-	case len(e.Privileged) > 0:
-		return newPermanent("the source uses extensions that only a superuser may create: %s; create them in database %s as the superuser, and ask for another try (docs/guides/import.md)", strings.Join(e.Privileged, ", "), database)
+	case len(c.Missing) > 0:
+		return newPermanent("the source uses extensions that the image of this cluster does not have: %s; name an image with them in spec.image, or drop them in the source", strings.Join(c.Missing, ", "))
+	case len(c.Privileged) > 0:
+		return newPermanent("the source uses extensions that only a superuser may create: %s; create them in database %s as the superuser, and ask for another try (docs/guides/import.md)", strings.Join(c.Privileged, ", "), database)
+	case len(c.Roles) > 0:
+		return newPermanent("policies of the source name roles that the new cluster does not have: %s; create them as the superuser, and ask for another try (docs/guides/import.md)", strings.Join(c.Roles, ", "))
 	}
 	return nil
 }

@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
-	"path/filepath"
-	"slices"
 	"strconv"
 	"time"
 
@@ -22,6 +20,9 @@ import (
 	"github.com/holdfast-db/holdfast/internal/agentapi"
 	"github.com/holdfast-db/holdfast/internal/backup"
 )
+
+// memberPatience is how long a member that receives nothing more is waited for.
+const memberPatience = time.Minute
 
 // reportInterval is how often progress is reported at most.
 const reportInterval = 5 * time.Second
@@ -63,7 +64,7 @@ func runImport(ctx context.Context, version string) error {
 	reporter := &Reporter{Client: client, Task: task, Pod: os.Getenv(agentapi.EnvPodName), Log: log, Interval: reportInterval}
 	result, err := importTask(ctx, task, log, reporter)
 	if err != nil {
-		log.Error("nothing was imported", "error", err.Error())
+		log.Error("the import has failed", "error", err.Error())
 	}
 	return errorsOf(err, reporter.ReportEnd(context.WithoutCancel(ctx), Run{Err: err, Result: result}))
 }
@@ -77,7 +78,7 @@ func errorsOf(first, second error) error {
 }
 
 func importTask(ctx context.Context, task agentapi.ImportTask, log *slog.Logger, reporter *Reporter) (*v1alpha1.ImportResult, error) {
-	programs, err := findPrograms()
+	programs, err := backup.FindPostgres("pg_dump", "pg_restore", "psql")
 	if err != nil {
 		return nil, err
 	}
@@ -85,23 +86,8 @@ func importTask(ctx context.Context, task agentapi.ImportTask, log *slog.Logger,
 	if err != nil {
 		return nil, err
 	}
-	i := &Importer{Source: source, Target: target, UID: task.UID, SourceHash: task.SourceHash, Programs: programs, Log: log, Report: reporter.ReportProgress}
+	i := &Importer{Source: source, Target: target, Members: target.split(), Patience: memberPatience, UID: task.UID, SourceHash: task.SourceHash, Programs: programs, Log: log, Report: reporter.ReportProgress}
 	return i.Import(ctx)
-}
-
-// findPrograms finds the directory of the image's server programs.
-func findPrograms() (string, error) {
-	for dir := range slices.Values(append(filepath.SplitList(os.Getenv("PATH")), globPrograms()...)) {
-		if exists(filepath.Join(dir, "pg_dump")) && exists(filepath.Join(dir, "pg_restore")) && exists(filepath.Join(dir, "psql")) {
-			return dir, nil
-		}
-	}
-	return "", newPermanent("spec.image holds no pg_dump, pg_restore and psql: name an image that has them")
-}
-
-func globPrograms() []string {
-	dirs, _ := filepath.Glob("/usr/lib/postgresql/*/bin")
-	return dirs
 }
 
 // Reporter reports into the ConfigMap of the cluster.
@@ -121,17 +107,17 @@ func (r *Reporter) ReportProgress(ctx context.Context, run Run) {
 	if run.Step == r.step && time.Since(r.last) < r.Interval {
 		return
 	}
-	r.step, r.last = run.Step, time.Now()
 	r.Log.Info("import", "step", run.Step, "progress", run.Progress)
 	if err := r.apply(ctx, run); err != nil && ctx.Err() == nil {
 		r.Log.Warn("cannot report", "error", err.Error())
 	}
+	r.step, r.last = run.Step, time.Now() // the copy goes on as long between two that time out
 }
 
 // ReportEnd tries for ten minutes to report how the import ended.
 func (r *Reporter) ReportEnd(ctx context.Context, run Run) error {
 	var err error
-	waited := wait.PollUntilContextTimeout(ctx, 5*time.Second, 10*time.Minute, true, func(ctx context.Context) (bool, error) {
+	waited := wait.PollUntilContextTimeout(ctx, r.Interval, 10*time.Minute, true, func(ctx context.Context) (bool, error) {
 		if err = r.apply(ctx, run); err != nil {
 			r.Log.Warn("cannot report how it ended", "error", err.Error())
 		}

@@ -54,7 +54,7 @@ func unwrapConnection(err error) error {
 	return err
 }
 
-// saidError is the first error of psql with VERBOSITY=verbose.
+// saidError is an error of psql with VERBOSITY=verbose.
 var saidError = regexp.MustCompile(`(?m)(?:ERROR|FATAL|PANIC):  ([0-9A-Z]{5}): (.*)$`)
 
 // explainTarget says why psql ended, without the details of the server: they may hold
@@ -63,17 +63,23 @@ func explainTarget(ctx context.Context, stderr string, err error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	found := saidError.FindStringSubmatch(stderr)
+	found := saidError.FindAllStringSubmatch(stderr, -1)
 	if found == nil {
-		return fmt.Errorf("the new database: psql: %w: %s", err, lastLine(stderr))
+		return fmt.Errorf("the new database: psql: %w: %s", err, firstError(stderr))
 	}
-	code, message := found[1], found[2]
+	code, message := found[len(found)-1][1], found[len(found)-1][2]
+	if strings.HasPrefix(code, dataClass) {
+		message, _, _ = strings.Cut(message, `: "`)
+	}
 	words := fmt.Errorf("the new database: %s (SQLSTATE %s)%s", message, code, remedyOf(code)) //nolint:err113 // made of what psql said
-	if isPassing(code) {
+	if isPassing(code) || code == codeContent {
 		return words
 	}
 	return &backup.Permanent{Err: words}
 }
+
+// dataClass of SQLSTATEs has messages that quote a value.
+const dataClass = "22"
 
 func remedyOf(code string) string {
 	switch code {
@@ -81,6 +87,8 @@ func remedyOf(code string) string {
 		return ": raise spec.storage.size"
 	case "53200":
 		return ": raise max_locks_per_transaction in spec.parameters, or spec.resources"
+	case "42704":
+		return ": create what is missing as the superuser, and ask for another try (docs/guides/import.md), or leave it out of the source's database"
 	case "42501":
 		return ": only a superuser may create this; leave it out of the source's database, or import by hand"
 	}
@@ -95,8 +103,10 @@ func explainDump(ctx context.Context, program, stderr string, err error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	words := fmt.Errorf("the source: %s: %w: %s", program, err, firstError(stderr))
-	if permanentDump.MatchString(stderr) {
+	cause := firstError(stderr)
+	words := fmt.Errorf("the source: %s: %w: %s", program, err, cause)
+	// A snapshot that does not exist is of a server that was restarted, or is another one.
+	if permanentDump.MatchString(cause) && !strings.Contains(cause, "snapshot") {
 		return &backup.Permanent{Err: words}
 	}
 	return words

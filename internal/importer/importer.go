@@ -8,7 +8,9 @@ import (
 	"log/slog"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -25,7 +27,11 @@ type Run struct {
 
 // Importer fills a database.
 type Importer struct {
+	// Source is read, and Target filled. Members are those of the new cluster, one by one.
 	Source, Target Server
+	Members        []Server
+	// Patience is how long a member that receives nothing more is waited for.
+	Patience time.Duration
 	// UID of the cluster and SourceHash, by which the import is recorded in the database.
 	UID, SourceHash string
 	// Programs is the directory of the new server's programs.
@@ -35,23 +41,40 @@ type Importer struct {
 	Report func(ctx context.Context, run Run)
 }
 
-// Import fills the database from the source, unless that is done already. An error
-// leaves the database as it was.
+// Import fills the database from the source, unless that is done already. It returns what
+// was imported only once the member that takes writes then has it, and those that follow
+// it. An error before the end of the transaction leaves the database as it was.
 func (i *Importer) Import(ctx context.Context) (*v1alpha1.ImportResult, error) {
 	i.Report(ctx, Run{Step: v1alpha1.ImportStepConnecting})
-	target, err := i.Target.connect(ctx)
-	if err != nil {
+	if err := i.fill(ctx); err != nil {
 		return nil, err
 	}
-	defer func() { _ = target.Close(context.WithoutCancel(ctx)) }()
+	done, err := i.confirm(ctx)
+	if err != nil {
+		// What was imported stays: another try has only this left to do.
+		return nil, errors.New(err.Error())
+	}
+	return done, nil
+}
+
+// fill copies the source in one transaction, unless an earlier try has.
+func (i *Importer) fill(ctx context.Context) error {
+	target, err := i.Target.connect(ctx)
+	if err != nil {
+		return err
+	}
+	defer closeConnection(ctx, target)
 	if done, err := i.readRecord(ctx, target); done != nil || err != nil {
-		return done, err
+		return err
+	}
+	if err := i.refuseContent(ctx, target); err != nil {
+		return err
 	}
 	source, err := i.Source.connect(ctx)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	defer func() { _ = source.Close(context.WithoutCancel(ctx)) }()
+	defer closeConnection(ctx, source)
 	return i.copyDatabase(ctx, source, target)
 }
 
@@ -65,8 +88,7 @@ type record struct {
 
 const recordPrefix = "Imported by Holdfast: "
 
-// readRecord reads what an earlier try recorded that ended before it could report; nil
-// where the database is empty. It fails where the database holds anything else.
+// readRecord reads what this import has recorded in the database; nil where it has not.
 func (i *Importer) readRecord(ctx context.Context, target *pgx.Conn) (*v1alpha1.ImportResult, error) {
 	var comment string
 	err := target.QueryRow(ctx, "select coalesce(shobj_description(oid, 'pg_database'), '') from pg_database where datname = current_database()").Scan(&comment)
@@ -77,52 +99,61 @@ func (i *Importer) readRecord(ctx context.Context, target *pgx.Conn) (*v1alpha1.
 	if text, is := strings.CutPrefix(comment, recordPrefix); is && json.Unmarshal([]byte(text), &done) == nil && done.UID == i.UID && done.Source == i.SourceHash {
 		return &done.Result, nil
 	}
-	content, err := findContent(ctx, target)
-	if err != nil {
-		return nil, explainConnection(i.Target.Side, err)
-	}
-	if content != "" {
-		return nil, newPermanent("database %s holds data already, and nothing is imported over it: %s; remove what it holds, or declare another cluster", i.Target.Database, content)
-	}
 	return nil, nil
 }
 
+// refuseContent fails where the database holds anything that a user made. The transaction of
+// the import asks again.
+func (i *Importer) refuseContent(ctx context.Context, target *pgx.Conn) error {
+	var content []string
+	if err := target.QueryRow(ctx, "select "+contentQuery).Scan(&content); err != nil {
+		return explainConnection(i.Target.Side, err)
+	}
+	if len(content) > 0 {
+		return newPermanent("database %s holds data already, and nothing is imported over it: %s; remove what it holds, or declare another cluster", i.Target.Database, strings.Join(content, ", "))
+	}
+	return nil
+}
+
+// sessionOfSource has the session write nothing, wait as long as it takes, and fail where
+// policies would hide rows. Not every version has every setting.
+const sessionOfSource = `set default_transaction_read_only = on; set row_security = off; select set_config(name, '0', false) from pg_settings
+	where name in ('idle_in_transaction_session_timeout', 'idle_session_timeout', 'lock_timeout', 'statement_timeout', 'transaction_timeout')`
+
 // copyDatabase reads the source in one snapshot.
-func (i *Importer) copyDatabase(ctx context.Context, source, target *pgx.Conn) (*v1alpha1.ImportResult, error) {
+func (i *Importer) copyDatabase(ctx context.Context, source, target *pgx.Conn) error {
 	i.Report(ctx, Run{Step: v1alpha1.ImportStepChecking})
 	version, err := i.compareVersions(ctx, source, target)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	if _, err := source.Exec(ctx, "set idle_in_transaction_session_timeout = 0; set statement_timeout = 0; set row_security = off"); err != nil {
-		return nil, explainConnection(i.Source.Side, err)
+	if _, err := source.Exec(ctx, sessionOfSource, pgx.QueryExecModeSimpleProtocol); err != nil {
+		return explainConnection(i.Source.Side, err)
 	}
 	tx, err := source.BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly})
 	if err != nil {
-		return nil, explainConnection(i.Source.Side, err)
+		return explainConnection(i.Source.Side, err)
 	}
-	defer func() { _ = tx.Rollback(context.WithoutCancel(ctx)) }()
-	found, err := compareExtensions(ctx, tx, target)
+	found, err := compareCatalogs(ctx, tx, target)
 	if err != nil {
-		return nil, explainConnection("the source and the new database", err)
+		return explainConnection("the source and the new database", err)
 	}
 	if err := found.refuse(i.Target.Database); err != nil {
-		return nil, err
+		return err
 	}
 	var snapshot string
 	if err := tx.QueryRow(ctx, "select pg_export_snapshot()").Scan(&snapshot); err != nil {
-		return nil, explainConnection(i.Source.Side, err)
+		return explainConnection(i.Source.Side, err)
 	}
 	held, err := takeInventory(ctx, tx, func(done, all int) {
 		i.Report(ctx, Run{Step: v1alpha1.ImportStepChecking, Progress: fmt.Sprintf("%d of %d tables counted", done, all)})
 	})
 	if err != nil {
-		return nil, explainConnection(i.Source.Side, err)
+		return explainConnection(i.Source.Side, err)
 	}
-	result := &v1alpha1.ImportResult{
+	return i.pipe(ctx, snapshot, held, found, v1alpha1.ImportResult{
 		SourceVersion: version, Tables: int64(len(held.Tables)), Rows: held.countRows(), Sequences: held.Sequences, LargeObjects: held.LargeObjects,
-	}
-	return result, i.pipe(ctx, snapshot, held, found, result)
+	})
 }
 
 func (i *Importer) compareVersions(ctx context.Context, source, target *pgx.Conn) (string, error) {
@@ -134,10 +165,15 @@ func (i *Importer) compareVersions(ctx context.Context, source, target *pgx.Conn
 	if err != nil {
 		return "", explainConnection(i.Target.Side, err)
 	}
-	if from/10000 > to/10000 {
-		return "", newPermanent("spec.version: the source runs PostgreSQL %s, which is newer than this cluster's %s: declare a cluster of major version %d or later", words, own, from/10000)
+	return words, refuseNewer(from, to, words, own)
+}
+
+// refuseNewer fails where a source has a newer major version: pg_dump reads none.
+func refuseNewer(source, target int, words, own string) error {
+	if source/10000 > target/10000 {
+		return newPermanent("spec.version: the source runs PostgreSQL %s, which is newer than this cluster's %s: declare a cluster of major version %d or later", words, own, source/10000)
 	}
-	return words, nil
+	return nil
 }
 
 // dumpArguments leave out what belongs to the source's server: owners, grants, tablespaces
@@ -149,12 +185,12 @@ var dumpArguments = []string{
 
 // pipe sends what pg_dump reads to psql, through pg_restore, which makes one transaction
 // of it. The transaction ends only once both have ended well.
-func (i *Importer) pipe(parent context.Context, snapshot string, held inventory, found extensions, result *v1alpha1.ImportResult) error {
+func (i *Importer) pipe(parent context.Context, snapshot string, held inventory, found catalogs, result v1alpha1.ImportResult) error {
 	ctx, cancel := context.WithCancel(parent)
 	defer cancel()
-	dump := i.command(ctx, i.Source.environment(), "pg_dump", append([]string{"--snapshot=" + snapshot}, dumpArguments...)...)
+	dump := i.command(ctx, i.Source.environment(), "pg_dump", slices.Concat([]string{keepalives, "--snapshot=" + snapshot}, dumpArguments, found.dumpArguments())...)
 	restore := i.command(ctx, []string{"LC_ALL=C"}, "pg_restore", "--single-transaction", "--no-owner", "--no-privileges", "--no-tablespaces", "--file=-")
-	psql := i.command(ctx, i.Target.environment(), "psql", "--no-psqlrc", "--quiet", "--no-password", "--set=ON_ERROR_STOP=1", "--set=VERBOSITY=verbose", "--output=/dev/null", "--file=-")
+	psql := i.command(ctx, i.Target.environment(), "psql", keepalives, "--no-psqlrc", "--quiet", "--no-password", "--set=ON_ERROR_STOP=1", "--set=VERBOSITY=verbose", "--output=/dev/null", "--file=-")
 	dumped, err := dump.cmd.StdoutPipe()
 	if err != nil {
 		return err
@@ -175,10 +211,10 @@ func (i *Importer) pipe(parent context.Context, snapshot string, held inventory,
 		}
 	}
 	_ = dumped.Close() // else pg_dump would not know that pg_restore has ended
-	s := &script{to: to, skipped: found.Installed, copied: func(tables int, bytes int64) {
+	s := &script{to: to, copied: func(tables int, bytes int64) {
 		i.Report(parent, Run{Step: v1alpha1.ImportStepCopying, Progress: fmt.Sprintf("table %d of %d, %d MiB", tables, max(len(held.Tables), tables), bytes>>20)})
 	}}
-	passed := s.passAll(text)
+	passed := s.passAll(beginning(i.Target.Database), text)
 	if passed != nil && !errors.Is(passed, errNoEnd) {
 		// psql has ended: what it said is the cause, and the others end with it.
 		stopped := psql.cmd.Wait()
@@ -207,9 +243,9 @@ func (i *Importer) explainReading(ctx context.Context, dump *program, read error
 }
 
 // complete verifies the copy, records the import, and ends the transaction.
-func (i *Importer) complete(ctx context.Context, s *script, psql *program, to interface{ Close() error }, held inventory, result *v1alpha1.ImportResult) error {
+func (i *Importer) complete(ctx context.Context, s *script, psql *program, to interface{ Close() error }, held inventory, result v1alpha1.ImportResult) error {
 	i.Report(ctx, Run{Step: v1alpha1.ImportStepVerifying})
-	data, err := json.Marshal(record{UID: i.UID, Source: i.SourceHash, Result: *result})
+	data, err := json.Marshal(record{UID: i.UID, Source: i.SourceHash, Result: result})
 	if err != nil {
 		return err
 	}
@@ -224,23 +260,31 @@ func (i *Importer) complete(ctx context.Context, s *script, psql *program, to in
 type program struct {
 	name   string
 	cmd    *exec.Cmd
-	stderr *tail
+	stderr *messages
 }
 
-func (p *program) said() string { return string(p.stderr.text) }
+func (p *program) said() string { return p.stderr.String() }
 
 func (i *Importer) command(ctx context.Context, env []string, name string, args ...string) *program {
-	p := &program{name: name, cmd: exec.CommandContext(ctx, filepath.Join(i.Programs, name), args...), stderr: &tail{}} //nolint:gosec // the image's own
+	p := &program{name: name, cmd: exec.CommandContext(ctx, filepath.Join(i.Programs, name), args...), stderr: &messages{}} //nolint:gosec // the image's own
 	p.cmd.Env, p.cmd.Stderr = env, p.stderr
 	return p
 }
 
-// tail keeps the first part of what a program says: the first error is the cause.
-type tail struct{ text []byte }
+// messages keeps the first and the last part of what a program says: pg_dump's first error
+// is the cause, and psql's last.
+type messages struct{ first, last []byte }
 
-const tailSize = 64 << 10
+// messagesSize is that of each part, in bytes.
+const messagesSize = 32 << 10
 
-func (t *tail) Write(p []byte) (int, error) {
-	t.text = append(t.text, p[:min(len(p), tailSize-len(t.text))]...)
+func (m *messages) Write(p []byte) (int, error) {
+	n := min(len(p), messagesSize-len(m.first))
+	m.first, m.last = append(m.first, p[:n]...), append(m.last, p[n:]...)
+	if len(m.last) > 2*messagesSize {
+		m.last = append([]byte{'\n'}, m.last[len(m.last)-messagesSize:]...)
+	}
 	return len(p), nil
 }
+
+func (m *messages) String() string { return string(m.first) + string(m.last) }

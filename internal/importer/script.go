@@ -9,41 +9,43 @@ import (
 	"strings"
 )
 
-// script is what pg_restore writes, on its way to psql. It is one transaction, whose end
-// is held back: what else belongs to the transaction comes before it.
+// script is what pg_restore writes, on its way to psql. It is one transaction: this begins
+// it, and holds back its end, before which comes what else belongs to the transaction.
 type script struct {
 	to io.Writer
-	// skipped are extensions whose comments are left out: they belong to another role.
-	skipped []string
-	// copied is called for each table whose rows begin, and with the bytes so far.
+	// copied is called with the tables whose rows have begun, and the bytes so far, for
+	// each table and each mebibyte. What it counts decides nothing.
 	copied func(tables int, bytes int64)
 
-	inRows, drops bool
-	header        string
-	held          bytes.Buffer
-	tables        int
-	size          int64
+	held           []byte
+	inRows         bool
+	tables         int
+	size, reported int64
 }
+
+// heldSize is how much of the script is always held back, in bytes. Its end is a few hundred.
+const heldSize = 4096
 
 var errNoEnd = errors.New("pg_restore wrote no end of its transaction")
 
-// passAll passes what pg_restore writes but the end of the transaction.
-func (s *script) passAll(from io.Reader) error {
+// passAll writes a beginning, and then what pg_restore writes but the end.
+func (s *script) passAll(beginning string, from io.Reader) error {
+	if _, err := io.WriteString(s.to, beginning); err != nil {
+		return err
+	}
 	lines := bufio.NewReaderSize(from, 1<<20)
 	begins := true // of a line: long ones come in parts
 	for {
 		part, err := lines.ReadSlice('\n')
-		if len(part) > 0 {
-			s.size += int64(len(part))
-			if err := s.passPart(part, begins); err != nil {
-				return err
-			}
-			begins = part[len(part)-1] == '\n'
+		s.count(part, begins)
+		begins = bytes.HasSuffix(part, []byte{'\n'})
+		if err := s.pass(part); err != nil {
+			return err
 		}
 		switch {
 		case err == io.EOF: //nolint:errorlint // as it is documented
 			s.copied(s.tables, s.size)
-			if !bytes.HasPrefix(s.held.Bytes(), []byte("COMMIT;")) {
+			if s.findEnd() < 0 {
 				return errNoEnd
 			}
 			return nil
@@ -53,68 +55,85 @@ func (s *script) passAll(from io.Reader) error {
 	}
 }
 
-func (s *script) passPart(part []byte, begins bool) error {
+// pass holds back a part, and writes what was held back before.
+func (s *script) pass(part []byte) error {
+	s.held = append(s.held, part...)
+	n := len(s.held) - heldSize
+	if n < heldSize { // not for each line
+		return nil
+	}
+	_, err := s.to.Write(s.held[:n])
+	s.held = append(s.held[:0], s.held[n:]...)
+	return err
+}
+
+// count counts tables and bytes.
+func (s *script) count(part []byte, begins bool) {
+	s.size += int64(len(part))
+	line := bytes.TrimRight(part, "\r\n")
 	switch {
-	case s.inRows:
-		s.inRows = !begins || string(bytes.TrimRight(part, "\r\n")) != `\.`
-		return s.write(part)
-	case !begins:
-		return s.write(part)
-	}
-	line := string(bytes.TrimRight(part, "\r\n"))
-	if s.holds(line) {
-		s.held.Write(part)
-		return nil
-	}
-	if s.held.Len() > 0 {
-		// It was no end, such as a line of a procedure.
-		held := bytes.Clone(s.held.Bytes())
-		s.held.Reset()
-		if err := s.write(held); err != nil {
-			return err
-		}
-	}
-	if s.isDropped(line) {
-		return nil
-	}
-	if strings.HasPrefix(line, "COPY ") && strings.HasSuffix(line, " FROM stdin;") {
+	case begins && s.inRows && string(line) == `\.`:
+		s.inRows = false
+	case begins && !s.inRows && bytes.HasPrefix(line, []byte("COPY ")) && bytes.HasSuffix(line, []byte(" FROM stdin;")):
 		s.inRows = true
 		s.tables++
+		s.reported = -1 << 20
+	}
+	if s.size-s.reported >= 1<<20 {
+		s.reported = s.size
 		s.copied(s.tables, s.size)
 	}
-	return s.write(part)
 }
 
-// holds says whether a line may belong to the end of the script: the end of the
-// transaction, and comments and psql's own commands after it.
-func (s *script) holds(line string) bool {
-	if s.held.Len() == 0 {
-		return line == "COMMIT;"
+const commit = "\nCOMMIT;\n"
+
+// complete is the comment with which pg_restore ends a script.
+const complete = "\n-- PostgreSQL database dump complete\n"
+
+// findEnd finds the end of the transaction, after which pg_restore writes comments and a
+// command of psql; negative for none.
+func (s *script) findEnd() int {
+	at := bytes.LastIndex(s.held, []byte(commit))
+	if at < 0 || !bytes.Contains(s.held[at:], []byte(complete)) {
+		return -1
 	}
-	return line == "" || strings.HasPrefix(line, "--") || strings.HasPrefix(line, `\unrestrict `)
-}
-
-// isDropped says whether a line belongs to a comment on an extension of another role,
-// which only that role may write.
-func (s *script) isDropped(line string) bool {
-	if strings.HasPrefix(line, "-- Name: ") {
-		s.header, s.drops = line, false
-		for _, name := range s.skipped {
-			s.drops = s.drops || strings.HasPrefix(line, "-- Name: EXTENSION "+name+"; Type: COMMENT;") || strings.HasPrefix(line, `-- Name: EXTENSION "`+name+`"; Type: COMMENT;`)
+	for line := range bytes.Lines(s.held[at+len(commit):]) {
+		if line = bytes.TrimSpace(line); len(line) > 0 && !bytes.HasPrefix(line, []byte("--")) && !bytes.HasPrefix(line, []byte(`\unrestrict `)) {
+			return -1
 		}
 	}
-	return s.drops && !strings.HasPrefix(line, "--")
-}
-
-func (s *script) write(part []byte) error {
-	_, err := s.to.Write(part)
-	return err
+	return at
 }
 
 // end writes what completes the transaction, and its end.
 func (s *script) end(statements string) error {
-	_, err := io.WriteString(s.to, statements+s.held.String())
+	at := s.findEnd()
+	_, err := io.WriteString(s.to, string(s.held[:at])+"\n"+statements+string(s.held[at:]))
 	return err
+}
+
+// SQLSTATEs of what the transaction of an import raises.
+const (
+	codeDiffers = "HF001" // the copy differs
+	codeContent = "HF002" // the database is not empty any more
+)
+
+// lockKey of the advisory lock that an import holds in the database that it fills.
+const lockKey = 0x686f6c6466617374
+
+// beginning begins the transaction, keeps every other import out of the database until it
+// ends, and refuses to write into a database that is not empty. pg_restore begins the same
+// transaction again, of which PostgreSQL only warns.
+func beginning(database string) string {
+	return fmt.Sprintf(`begin isolation level read committed, read write;
+set local client_min_messages to error;
+set local search_path to pg_catalog;
+do $holdfast$ declare found text[]; begin
+	if not pg_try_advisory_xact_lock(%d) then raise exception using errcode = '55P03', message = 'another import has not ended'; end if;
+	found := %s;
+	if cardinality(found) > 0 then raise exception using errcode = '%s', message = %s || array_to_string(found, ', '); end if;
+end $holdfast$;
+`, int64(lockKey), contentQuery, codeContent, literal("database "+database+" holds data already: "))
 }
 
 // verification compares the new database with the source, inside the transaction, has
@@ -122,13 +141,17 @@ func (s *script) end(statements string) error {
 func verification(v inventory, database, record string) string {
 	var b strings.Builder
 	check := func(what, query string, want int64) {
-		fmt.Fprintf(&b, "do $holdfast$ declare n bigint := (%s); begin if n <> %d then raise exception using errcode = 'HF001', message = %s || n || %s; end if; end $holdfast$;\n",
-			query, want, literal(what+": "), literal(fmt.Sprintf(" in the copy, and %d in the source", want)))
+		fmt.Fprintf(&b, "do $holdfast$ declare n bigint := (%s); begin if n <> %d then raise exception using errcode = '%s', message = %s || n || %s; end if; end $holdfast$;\n",
+			query, want, codeDiffers, literal(what+": "), literal(fmt.Sprintf(" in the copy, and %d in the source", want)))
 	}
-	b.WriteString("\nset local search_path to pg_catalog;\n")
+	b.WriteString("\nset local search_path to pg_catalog;\nset local client_min_messages to error;\n")
 	for _, t := range v.Tables {
-		if !t.Hidden {
-			check("rows of "+t.Name, "select count(*) from only "+t.Name, t.Rows)
+		if t.Forced {
+			fmt.Fprintf(&b, "alter table only %s no force row level security;\n", t.Name)
+		}
+		check("rows of "+t.Name, "select count(*) from only "+t.Name, t.Rows)
+		if t.Forced {
+			fmt.Fprintf(&b, "alter table only %s force row level security;\n", t.Name)
 		}
 	}
 	check("sequences", countSequences, v.Sequences)

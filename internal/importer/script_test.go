@@ -1,23 +1,14 @@
 package importer
 
 import (
-	"errors"
+	"fmt"
 	"strings"
 	"testing"
-
-	"github.com/jackc/pgx/v5/pgconn"
-
-	"github.com/holdfast-db/holdfast/internal/backup"
 )
 
 const dumped = `BEGIN;
 
--- Name: EXTENSION postgis; Type: COMMENT; Schema: -; Owner: -
---
-
-COMMENT ON EXTENSION postgis IS 'of another role';
-
-
+SET client_min_messages = warning;
 --
 -- Name: tidy; Type: PROCEDURE
 --
@@ -25,12 +16,11 @@ CREATE PROCEDURE tidy() AS $$
 COMMIT;
 
 -- goes on
+COPY nothing (a) FROM stdin;
 $$;
-COPY public.t (a) FROM stdin;
-COMMIT;
--- Name: EXTENSION postgis; Type: COMMENT; of a row
-\.
+`
 
+const ending = `
 COMMIT;
 
 --
@@ -38,56 +28,63 @@ COMMIT;
 --
 
 \unrestrict key
+
 `
 
+// passed is what psql gets of a script, and what is reported of it.
+func passed(t *testing.T, text string) (s *script, got *strings.Builder, tables, calls int, err error) {
+	t.Helper()
+	got = &strings.Builder{}
+	s = &script{to: got, copied: func(n int, _ int64) { tables, calls = n, calls+1 }}
+	err = s.passAll("begin;\n", strings.NewReader(text))
+	return s, got, tables, calls, err
+}
+
+// Whatever the script says before, its end is held back, and what else belongs to the
+// transaction comes before it.
 func TestScriptHoldsTheEndOfItsTransaction(t *testing.T) {
-	var to strings.Builder
-	s := &script{to: &to, skipped: []string{"postgis"}, copied: func(int, int64) {}}
-	if err := s.passAll(strings.NewReader(dumped)); err != nil {
-		t.Fatal(err)
-	}
-	if strings.Contains(to.String(), "complete") || strings.Contains(to.String(), "of another role") || !strings.Contains(to.String(), "of a row") || s.tables != 1 {
-		t.Errorf("%s", to.String())
-	}
-	if err := s.end("checks;\n"); err != nil {
-		t.Fatal(err)
-	}
-	want := strings.Replace(dumped, "COMMENT ON EXTENSION postgis IS 'of another role';\n\n\n", "", 1)
-	want = strings.Replace(want, "--\n\n--\n-- Name: tidy", "--\n--\n-- Name: tidy", 1)
-	at := strings.LastIndex(want, "COMMIT;")
-	want = want[:at] + "checks;\n" + want[at:]
-	if got := to.String(); strings.ReplaceAll(got, "\n", "") != strings.ReplaceAll(want, "\n", "") {
-		t.Errorf("got %s\nwant %s", got, want)
-	}
-}
-
-func TestErrorsSayWhetherTheyPass(t *testing.T) {
-	for _, c := range []struct {
-		err       error
-		permanent bool
-		says      string
-	}{
-		{explainConnection("the source", &pgconn.PgError{Code: "28P01", Message: "no entry", Detail: "a row"}), true, "no entry (SQLSTATE 28P01)"},
-		{explainConnection("the source", &pgconn.PgError{Code: "57P03", Message: "starting"}), false, "starting"},
-		{explainConnection("the source", errors.New("no route")), false, "no route"},
-		{explainTarget(t.Context(), "psql:<stdin>:7: ERROR:  53100: could not extend file\nDETAIL:  a row", errors.New("exit 3")), true, "raise spec.storage.size"},
-		{explainTarget(t.Context(), "FATAL:  57P01: terminating connection", errors.New("exit 2")), false, "terminating"},
-		{explainTarget(t.Context(), "connection to server was lost", errors.New("exit 2")), false, "was lost"},
-		{explainDump(t.Context(), "pg_dump", "pg_dump: error: query failed: ERROR:  permission denied for table t", errors.New("exit 1")), true, "permission denied"},
-		{explainDump(t.Context(), "pg_dump", "pg_dump: error: connection to server failed", errors.New("exit 1")), false, "connection to server"},
+	rows := "COPY public.t (a) FROM stdin;\nCOMMIT;\n" + strings.Repeat(strings.Repeat("row", 50)+"\n", 20_000) + "\\.\n"
+	for name, before := range map[string]string{
+		"a short one":                                 dumped,
+		"a long one":                                  dumped + rows,
+		"one with a line of more than a buffer":       dumped + rows + "SELECT '" + strings.Repeat("x", 3<<20) + "';\n",
+		"one whose last line looks like that of rows": rows + "COMMENT ON TABLE t IS 'a\nCOPY b FROM stdin;\n';\n",
 	} {
-		if backup.InVain(c.err) != c.permanent || !strings.Contains(c.err.Error(), c.says) || strings.Contains(c.err.Error(), "a row") {
-			t.Errorf("%v: permanent %t", c.err, backup.InVain(c.err))
+		s, got, _, _, err := passed(t, before+ending)
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		if text := got.String(); !strings.HasPrefix("begin;\n"+before, text) {
+			t.Errorf("%s: psql has got something else, or the end", name)
+		}
+		if err := s.end("checks;\n"); err != nil {
+			t.Fatal(err)
+		}
+		if got.String() != "begin;\n"+before+"\nchecks;\n"+ending {
+			t.Errorf("%s: %d bytes are another script", name, got.Len())
 		}
 	}
 }
 
-func TestServerTellsNoPasswordInArguments(t *testing.T) {
-	s := Server{Hosts: []string{"a", "b"}, Port: 5432, Database: "d", User: "u", Password: "p'\\", TLSMode: "verify-full"}
-	env := strings.Join(s.environment(), "\n")
-	for _, want := range []string{"PGHOST=a,b", "PGPORT=5432,5432", `PGPASSWORD=p'\`, "PGSSLMODE=verify-full"} {
-		if !strings.Contains(env, want) {
-			t.Errorf("%s is not in %s", want, env)
+// A script that was cut off has no end, and its transaction gets none.
+func TestScriptWithoutItsEnd(t *testing.T) {
+	for name, text := range map[string]string{
+		"nothing":                      "",
+		"cut off":                      dumped,
+		"cut off in rows":              dumped + "COPY public.t (a) FROM stdin;\nCOMMIT;\n",
+		"a statement after the commit": dumped + ending + "SELECT 1;\n",
+	} {
+		if _, got, _, _, err := passed(t, text); err != errNoEnd { //nolint:errorlint // as it is returned
+			t.Errorf("%s: %v, %q", name, err, got.String())
 		}
+	}
+}
+
+// A table that is large is heard of as it is copied.
+func TestScriptReportsTablesAndBytes(t *testing.T) {
+	text := fmt.Sprintf("COPY public.t (a) FROM stdin;\n%s\\.\n\nCOPY public.u (a) FROM stdin;\n\\.\n", strings.Repeat(strings.Repeat("r", 1023)+"\n", 5<<10))
+	_, _, tables, calls, err := passed(t, text+ending)
+	if err != nil || tables != 2 || calls < 7 || calls > 9 {
+		t.Errorf("%d tables, %d calls, %v", tables, calls, err)
 	}
 }

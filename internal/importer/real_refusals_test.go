@@ -1,0 +1,268 @@
+//go:build postgres
+
+package importer
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/holdfast-db/holdfast/api/v1alpha1"
+	"github.com/holdfast-db/holdfast/internal/agent/postgres/postgrestest"
+	"github.com/holdfast-db/holdfast/internal/backup"
+)
+
+// hold has a session of the application run a statement, and stay open.
+func (r *realWorld) hold(statement string) (end func()) {
+	r.t.Helper()
+	c, err := r.i.Target.connect(r.t.Context())
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	if _, err := c.Exec(r.t.Context(), statement, pgx.QueryExecModeSimpleProtocol); err != nil {
+		r.t.Fatal(err)
+	}
+	return func() { _ = c.Close(context.WithoutCancel(r.t.Context())) }
+}
+
+// A database with data is never written, also where that came after the first look; and of
+// two imports at once one goes on.
+func TestRealImportRefusesWhatIsThere(t *testing.T) {
+	r := newRealWorld(t, 1)
+	r.fillSource(1000)
+	r.during = func(run Run) {
+		if run.Step == v1alpha1.ImportStepCopying {
+			t.Error("a table was copied")
+		}
+	}
+	for _, content := range []struct{ make, drop string }{
+		{"create table customers (mine text)", "drop table customers"},
+		{"create schema empty", "drop schema empty"},
+		{"create function f() returns int language sql as 'select 1'", "drop function f()"},
+		{"create type feeling as enum ('ok')", "drop type feeling"},
+		{"select lo_create(77)", "select lo_unlink(77)"},
+	} {
+		r.run(r.i.Target, content.make)
+		r.fails("holds data already", true)
+		r.run(r.i.Target, content.drop)
+	}
+	r.wantNothing()
+
+	once := false
+	r.during = func(run Run) {
+		if run.Step == v1alpha1.ImportStepChecking && !once {
+			once = true
+			r.run(r.i.Target, "create table customers (mine text)", "insert into customers values ('kept')")
+		}
+	}
+	r.fails("holds data already: public.customers (SQLSTATE HF002)", false)
+	r.fails("holds data already", true)
+	c, err := r.i.Target.connect(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer closeConnection(context.Background(), c)
+	var kept string
+	if err := c.QueryRow(t.Context(), "select mine from customers").Scan(&kept); err != nil || kept != "kept" {
+		t.Errorf("%q, %v", kept, err)
+	}
+	r.run(r.i.Target, "drop table customers")
+
+	end := r.hold(fmt.Sprintf("begin; select pg_advisory_xact_lock(%d)", int64(lockKey)))
+	r.fails("another import has not ended", false)
+	r.wantNothing()
+	end()
+	if _, err := r.i.Import(t.Context()); err != nil {
+		t.Errorf("once the other one has ended: %v", err)
+	}
+}
+
+// What the new server lacks is named before anything is copied.
+func TestRealImportNamesWhatIsMissing(t *testing.T) {
+	r := newRealWorld(t, 1)
+	r.fillSource(1000)
+	r.run(r.i.Source, "create extension pageinspect", "comment on extension pageinspect is 'of a superuser'", "create policy own on customers to shop_owner using (true)")
+	r.fails("only a superuser may create: pageinspect", true)
+	r.run(r.superuser(), "create extension pageinspect", "create extension citext")
+	r.fails("roles that the new cluster does not have: shop_owner", true)
+	r.run(r.superuser(), "create role shop_owner")
+	if _, err := r.i.Import(t.Context()); err != nil {
+		t.Fatalf("once they are there: %v", err)
+	}
+	c, err := r.i.Target.connect(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer closeConnection(context.Background(), c)
+	var policies, extensions int
+	if err := c.QueryRow(t.Context(), "select (select count(*) from pg_policy), (select count(*) from pg_extension where extname in ('citext', 'pageinspect'))").Scan(&policies, &extensions); err != nil || policies != 1 || extensions != 2 {
+		t.Errorf("%d policies, %d extensions, %v", policies, extensions, err)
+	}
+}
+
+// A role that cannot read all of the source is refused: a part is never taken for the whole.
+func TestRealImportNeedsToReadAll(t *testing.T) {
+	r := newRealWorld(t, 1)
+	r.fillSource(1000)
+	r.run(r.admin, "drop role if exists reader", "create role reader login password 'of the reader'")
+	t.Cleanup(func() { r.run(r.admin, "drop role if exists reader") })
+	all := r.i.Source
+	r.i.Source.User, r.i.Source.Password = "reader", "of the reader"
+	r.fails("permission denied", true)
+	r.run(all, "grant pg_read_all_data to reader")
+	r.fails("row-level security", true)
+	r.run(all, "alter role reader bypassrls")
+	r.fails("permission denied for large object", true)
+	r.wantNothing()
+	r.run(all, "select lo_unlink(oid) from pg_largeobject_metadata")
+	if result, err := r.i.Import(t.Context()); err != nil || result.LargeObjects != 0 {
+		t.Errorf("%+v, %v", result, err)
+	}
+}
+
+// Text of another encoding is converted, and what is no text is refused.
+func TestRealImportConvertsEncodings(t *testing.T) {
+	r := newRealWorld(t, 1)
+	remake := func(encoding string) {
+		r.run(r.admin, "drop database if exists shop with (force)", "create database shop encoding '"+encoding+"' locale 'C' template template0")
+	}
+	t.Cleanup(func() { r.run(r.admin, "drop database if exists shop with (force)") })
+	remake("SQL_ASCII")
+	r.run(r.i.Source, "set client_encoding to 'SQL_ASCII'", `create table words (w text)`, `insert into words values (E'a\xff')`)
+	r.fails("invalid byte sequence", true)
+	r.wantNothing()
+	remake("LATIN1")
+	r.run(r.i.Source, `create table words (w text)`, "insert into words values ('Größe')")
+	if _, err := r.i.Import(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	c, err := r.i.Target.connect(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer closeConnection(context.Background(), c)
+	var word string
+	if err := c.QueryRow(t.Context(), "select w from words").Scan(&word); err != nil || word != "Größe" {
+		t.Errorf("%q, %v", word, err)
+	}
+}
+
+// The certificate of the source is verified as tls.mode says.
+func TestRealImportVerifiesTheSource(t *testing.T) {
+	r := newRealWorld(t, 1)
+	source, other := postgrestest.NewWorld(t, 1, nil).Members[0], r.target
+	source.Exec("create role reader login password 'right'")
+	s := r.serverOf(source, false)
+	s.Side, s.Database, s.User, s.Password = "the source", "postgres", "reader", "right"
+	connect := func(s Server) error {
+		c, err := s.connect(t.Context())
+		if err == nil {
+			closeConnection(t.Context(), c)
+		}
+		return err
+	}
+	if err := connect(s); err != nil {
+		t.Errorf("with its CA: %v", err)
+	}
+	s.RootCert = filepath.Join(other.Run, "tls", "ca.crt")
+	if err := connect(s); !backup.InVain(err) || !strings.Contains(err.Error(), "x509") {
+		t.Errorf("with another CA: %v", err)
+	}
+	s.TLSMode, s.RootCert = "require", ""
+	if err := connect(s); err != nil {
+		t.Errorf("without verifying: %v", err)
+	}
+	s.TLSMode = "disable"
+	if err := connect(s); !backup.InVain(err) || !strings.Contains(err.Error(), "no encryption") {
+		t.Errorf("without TLS, which the server wants: %v", err)
+	}
+	if os.Getenv("HOLDFAST_IMPORT_SOURCE_PORT") != "" {
+		plain := r.admin
+		plain.TLSMode = "require"
+		if err := connect(plain); !backup.InVain(err) || !strings.Contains(err.Error(), "TLS") {
+			t.Errorf("of a server without TLS: %v", err)
+		}
+	}
+	s.Port, s.TLSMode = 1, "require"
+	if err := connect(s); err == nil || backup.InVain(err) || !strings.Contains(err.Error(), "refused") {
+		t.Errorf("where nothing listens: %v", err)
+	}
+}
+
+// An import is complete once the member that takes writes then has it, and those that
+// follow it.
+func TestRealImportIsConfirmed(t *testing.T) {
+	r := newRealWorld(t, 2)
+	r.fillSource(40_000)
+	standby, joined := r.members[1], false
+	timeline := standby.One("select timeline_id::text from pg_control_checkpoint()")
+	if timeline != "1" {
+		t.Fatalf("timeline %s", timeline)
+	}
+	standby.EndReceiver()
+	flushed := ""
+	r.during = func(run Run) {
+		if run.Step == v1alpha1.ImportStepConfirming && strings.Contains(run.Progress, "MiB to receive") && !joined {
+			joined, flushed = true, r.target.One("select pg_current_wal_flush_lsn()::text")
+			standby.Join(r.target, 1)
+		}
+	}
+	if _, err := r.i.Import(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if !joined || standby.One("select (pg_last_wal_receive_lsn() >= '"+flushed+"')::text") != "true" {
+		t.Errorf("complete before the standby has it: %t, %s of %s", joined, standby.One("select pg_last_wal_receive_lsn()::text"), flushed)
+	}
+
+	standby.EndReceiver()
+	r.target.Fill("more", 1000)
+	r.i.Patience, r.during = time.Second, func(Run) {}
+	if _, err := r.i.Import(t.Context()); err != nil {
+		t.Errorf("a standby that receives nothing is waited for: %v", err)
+	}
+	standby.Kill()
+	if _, err := r.i.Import(t.Context()); err != nil {
+		t.Errorf("a standby that is away is waited for: %v", err)
+	}
+
+	r.during = func(run Run) { // as after a failover to a member that has not received it
+		if run.Step == v1alpha1.ImportStepConfirming {
+			r.target.Exec("comment on database app is null")
+		}
+	}
+	r.fails("does not have what was imported", false)
+}
+
+// A copy that lacks a row is refused, and rolled back.
+func TestRealImportIsVerified(t *testing.T) {
+	r := newRealWorld(t, 1)
+	r.fillSource(1000)
+	if _, err := r.i.Import(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	c, err := r.i.Target.connect(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer closeConnection(context.Background(), c)
+	for says, lost := range map[string]inventory{
+		"rows of public.customers: 100 in the copy, and 101 in the source": {Tables: []table{{Name: "public.customers", Rows: 101}}},
+		"rows of public.hidden: 1 in the copy, and 2 in the source":        {Tables: []table{{Name: "public.hidden", Rows: 2, Forced: true}}},
+		"sequences: 3 in the copy, and 4 in the source":                    {Sequences: 4},
+		"large objects: 40 in the copy, and 39 in the source":              {Sequences: 3, LargeObjects: 39},
+	} {
+		_, err := c.Exec(t.Context(), "begin;"+verification(lost, "app", "record")+"commit;", pgx.QueryExecModeSimpleProtocol)
+		if err == nil || !strings.Contains(err.Error(), says) {
+			t.Errorf("%v, want %s", err, says)
+		}
+		if _, err := c.Exec(t.Context(), "rollback"); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
