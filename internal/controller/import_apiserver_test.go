@@ -56,8 +56,8 @@ func TestImport(t *testing.T) {
 	w.create(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: "old-login"}})
 
 	w.reportImport(c, map[string]string{agentapi.RestoreKeyStep: v1alpha1.ImportStepCopying, agentapi.RestoreKeyProgress: "table 1 of 2, 3 MiB"})
-	await(w, c, "importing", func(c v1alpha1.Cluster) bool {
-		st := c.CommonStatus().Import
+	await(w, c, "importing", func(c *v1alpha1.PostgresCluster) bool {
+		st := c.Status.Import
 		return st != nil && st.Progress == "table 1 of 2, 3 MiB" && conditions.GetReason(c, v1alpha1.ConditionReady) == v1alpha1.ReasonImporting
 	})
 	service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: "orders-rw"}}
@@ -100,6 +100,28 @@ func TestImport(t *testing.T) {
 	w.awaitReady(c)
 }
 
+// A source without a password, as with a client's certificate of a proxy, is imported from:
+// the pod is admitted by the restricted Pod Security Standard.
+func TestImportWithoutSecrets(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, postgresKind)
+	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: w.Namespace}}
+	edit(w, ns, func(ns *corev1.Namespace) { ns.Labels["pod-security.kubernetes.io/enforce"] = "restricted" })
+	c := asPostgres(w.cluster("orders", 1))
+	agentSays(func(m *agentapi.Status) {
+		m.Details = map[string]string{postgresapi.DetailDatabase: "app", postgresapi.DetailOwner: "app"}
+	})(w)
+	c.Spec.Bootstrap.Import = importOf("old")
+	c.Spec.Bootstrap.Import.PasswordSecretRef = nil
+	w.create(c)
+	w.operate(0)
+	apitest.Eventually(t, "the import has a pod", func(ctx context.Context) (bool, string) {
+		var pods corev1.PodList
+		err := w.person.List(ctx, &pods, client.InNamespace(w.Namespace), client.MatchingLabels{v1alpha1.LabelImport: "postgrescluster"})
+		return err == nil && len(pods.Items) == 1, fmt.Sprint(err)
+	})
+}
+
 // A cluster that began without an import never gets one.
 func TestImportIsNeverAdded(t *testing.T) {
 	t.Parallel()
@@ -123,7 +145,7 @@ func TestImportIsNeverAdded(t *testing.T) {
 	again := asPostgres(w.cluster("orders", 1))
 	again.Spec.Bootstrap.Import = importOf("old")
 	w.create(again)
-	await(w, again, "served, and the import refused", func(c v1alpha1.Cluster) bool {
+	await(w, again, "served, and the import refused", func(c *v1alpha1.PostgresCluster) bool {
 		return conditions.GetReason(c, v1alpha1.ConditionStalled) == v1alpha1.ReasonImportRefused && conditions.IsTrue(c, v1alpha1.ConditionAvailable)
 	})
 	if again.Status.Import != nil {

@@ -27,7 +27,9 @@ const kindImport = "import"
 
 // importReport is what the pods of an import say.
 type importReport struct {
-	object              *corev1.ConfigMap
+	object *corev1.ConfigMap
+	// pod that said it; empty while none has.
+	pod                 string
 	step, progress, err string
 	permanent           bool
 	result              *v1alpha1.ImportResult
@@ -40,6 +42,7 @@ func importReportOf(m *corev1.ConfigMap, uid, source string) *importReport {
 	if m.Data[agentapi.RestoreKeyClusterUID] != uid || m.Data[agentapi.ImportKeySource] != source {
 		return r // nothing was said yet
 	}
+	r.pod = m.Data[agentapi.RestoreKeyPod]
 	r.step, r.progress, r.err = m.Data[agentapi.RestoreKeyStep], m.Data[agentapi.RestoreKeyProgress], m.Data[agentapi.RestoreKeyError]
 	r.permanent = m.Data[agentapi.RestoreKeyPermanent] == "true"
 	if text := m.Data[agentapi.ImportKeyResult]; text != "" {
@@ -101,8 +104,8 @@ func (s importObservation) importTask() agentapi.ImportTask {
 	}
 	return agentapi.ImportTask{
 		Namespace: s.cluster.GetNamespace(), Name: s.cluster.GetName(), UID: string(s.cluster.GetUID()),
-		Source:     agentapi.ImportServer{Host: src.Host, Port: cmp.Or(src.Port, 5432), Database: src.Database, User: src.User, TLSMode: string(mode)},
-		SourceHash: s.hashSource(), Hosts: s.how.Hosts, Port: s.how.Port,
+		Source: agentapi.ImportServer{Host: src.Host, Port: cmp.Or(src.Port, 5432), Database: src.Database, User: src.User, TLSMode: string(mode)},
+		Files:  describeImportFiles(src), SourceHash: s.hashSource(), Hosts: s.how.Hosts, Port: s.how.Port,
 	}
 }
 
@@ -122,18 +125,41 @@ func importJob(s importObservation) runtime.ApplyConfiguration {
 		WithSpec(job.BuildSpec(s.labels(), pod))
 }
 
-// importSecrets are what the pod logs in to the source with.
-func importSecrets(src *v1alpha1.PostgresImport) *corev1ac.VolumeApplyConfiguration {
-	var from []*corev1ac.VolumeProjectionApplyConfiguration
+// importFile is a key of a Secret, at the path at which the pod of an import reads it.
+type importFile struct{ path, field, secret, key string }
+
+// listImportFiles lists what the pod logs in to the source with.
+func listImportFiles(src *v1alpha1.PostgresImport) []importFile {
+	var files []importFile
 	if p := src.PasswordSecretRef; p != nil {
-		from = append(from, corev1ac.VolumeProjection().WithSecret(corev1ac.SecretProjection().WithName(p.Name).
-			WithItems(corev1ac.KeyToPath().WithKey(cmp.Or(p.Key, "password")).WithPath("password"))))
+		files = append(files, importFile{"password", "passwordSecretRef", p.Name, cmp.Or(p.Key, "password")})
 	}
 	if t := src.TLS; t != nil && t.CASecretRef != nil {
-		from = append(from, secretItems(t.CASecretRef.Name, "ca.crt"))
+		files = append(files, importFile{"ca.crt", "tls.caSecretRef", t.CASecretRef.Name, "ca.crt"})
 	}
 	if t := src.TLS; t != nil && t.CertificateSecretRef != nil {
-		from = append(from, secretItems(t.CertificateSecretRef.Name, "tls.crt", "tls.key"))
+		for _, key := range []string{"tls.crt", "tls.key"} {
+			files = append(files, importFile{key, "tls.certificateSecretRef", t.CertificateSecretRef.Name, key})
+		}
+	}
+	return files
+}
+
+func describeImportFiles(src *v1alpha1.PostgresImport) map[string]string {
+	files := map[string]string{}
+	for _, f := range listImportFiles(src) {
+		files[f.path] = fmt.Sprintf("key %s of Secret %s, which spec.bootstrap.import.%s names,", f.key, f.secret, f.field)
+	}
+	return files
+}
+
+// importSecrets are what the pod logs in to the source with. It starts without a key that is
+// not there, and says so: a pod that waits for one does not.
+func importSecrets(src *v1alpha1.PostgresImport) *corev1ac.VolumeApplyConfiguration {
+	var from []*corev1ac.VolumeProjectionApplyConfiguration
+	for _, f := range listImportFiles(src) {
+		from = append(from, corev1ac.VolumeProjection().WithSecret(corev1ac.SecretProjection().WithName(f.secret).WithOptional(true).
+			WithItems(corev1ac.KeyToPath().WithKey(f.key).WithPath(f.path))))
 	}
 	return secretFiles("source", from...)
 }

@@ -63,11 +63,11 @@ func planImport(s importObservation) importPlan {
 	case st.Done():
 		s.removeTry(&p)
 	case s.how == nil:
-	case st == nil && s.how.Living:
+	case st == nil && s.how.Living && s.job == nil && s.report == nil:
 		p.reportStalled(v1alpha1.ReasonImportRefused, "spec.bootstrap.import is of a cluster that has data already, and changes nothing: remove it, or declare another cluster")
 	case s.cluster.Common().Suspend:
 		p.reportWaiting("the import does not go on while spec.suspend is true")
-	case st == nil:
+	case st == nil: // or that record is lost, and a try is there
 		began := metav1.NewTime(s.now.Truncate(time.Second))
 		p.status, p.mustRecord = &v1alpha1.ImportStatus{StartTime: &began}, true
 		p.reportWaiting("the import is recorded; the first member is made next")
@@ -100,6 +100,8 @@ func (s importObservation) continueImport(p *importPlan) {
 		p.reportWaiting("another try begins once the last one has stopped")
 	case s.job != nil && !job.HasEnded(s.job) && !strings.HasPrefix(s.job.Annotations[v1alpha1.AnnotationGiven], s.hashSource()+"-"):
 		s.discardTry(p, "spec.bootstrap.import names another source: another try begins")
+	case s.job == nil && s.report != nil && s.report.pod != "":
+		s.discardTry(p, "another try begins") // what the last one said is not the next one's
 	case s.job == nil && !s.how.Serving:
 		p.reportWaiting("the import begins once the first member takes writes")
 	case s.job == nil && s.missing != "":
@@ -148,7 +150,8 @@ func describeImportStep(step, progress string) string {
 		v1alpha1.ImportStepConnecting: "the source is being connected to",
 		v1alpha1.ImportStepChecking:   "the source and the new database are being checked",
 		v1alpha1.ImportStepCopying:    "the source is being copied",
-		v1alpha1.ImportStepVerifying:  "the copy is being verified",
+		v1alpha1.ImportStepVerifying:  "indexes and constraints are being made, and the copy is verified",
+		v1alpha1.ImportStepConfirming: "the copy is complete, and members receive it",
 	}
 	text := cmp.Or(says[step], step)
 	if progress != "" {
@@ -158,11 +161,12 @@ func describeImportStep(step, progress string) string {
 }
 
 // reportFailure says why, in the pod's own words. What may pass is tried again after
-// some time. For the rest the Job stays for its log until what it was given changes:
-// the spec, a Secret, or a person asks for a pass.
+// some time, and so is a Job that said nothing: it may even have completed the import. For
+// the rest the Job stays for its log until what it was given changes: the spec, a Secret,
+// or a person asks for a pass.
 func (s importObservation) reportFailure(p *importPlan, fault string) {
 	words := cmp.Or(s.report.err, fault, "the Job has failed: see its pods' logs")
-	passing := s.report.err != "" && !s.report.permanent
+	passing := !s.report.permanent
 	if pod := job.FindPodOutOfMemory(s.job, s.pods); pod != "" {
 		words, passing = fmt.Sprintf("pod %s needed more memory than it may have (OOMKilled)", pod), true
 	}
@@ -172,11 +176,11 @@ func (s importObservation) reportFailure(p *importPlan, fault string) {
 		s.discardTry(p, "another try begins")
 	case passing:
 		p.setProgress("", "", words)
-		p.reportWaiting("trying again in minutes, nothing was imported: %s", words)
+		p.reportWaiting("trying again in minutes: %s", words)
 		p.recheck = min(wait, job.RecheckInterval)
 	default:
 		p.setProgress("", "", words)
-		p.reportStalled(v1alpha1.ReasonImportFailed, "nothing was imported: %s", words)
+		p.reportStalled(v1alpha1.ReasonImportFailed, "the import has failed, and has left nothing half done: %s", words)
 	}
 }
 

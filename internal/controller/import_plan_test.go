@@ -64,6 +64,7 @@ func TestPlanImport(t *testing.T) {
 		{"a cluster with data is left alone", func(s *importObservation) {
 			s.cluster.CommonStatus().Import, s.job, s.report = nil, nil, nil
 		}, "Stalled/ImportRefused", "has data already"},
+		{"a record that is lost while a try is there is made again", func(s *importObservation) { s.cluster.CommonStatus().Import = nil }, "record " + waits, ""},
 		{"a suspended cluster waits", func(s *importObservation) { s.cluster.Common().Suspend = true }, waits, "spec.suspend"},
 		{"before a member takes writes", func(s *importObservation) { s.job, s.report, s.how.Serving = nil, nil, false }, waits, "takes writes"},
 		{"a Secret is missing", func(s *importObservation) {
@@ -88,7 +89,16 @@ func TestPlanImport(t *testing.T) {
 		{"what does not pass waits for a person", func(s *importObservation) {
 			s.report.err, s.report.permanent = "the source: password authentication failed", true
 			s.ended(batchv1.JobFailed, time.Hour)
-		}, "Stalled/ImportFailed", "nothing was imported: the source: password"},
+		}, "Stalled/ImportFailed", "has left nothing half done: the source: password"},
+		{"a Job that said nothing is tried again: its pods may have completed the import", func(s *importObservation) {
+			s.report.step, s.report.progress = "", ""
+			s.ended(batchv1.JobFailed, 3*time.Minute)
+		}, "-orders-import " + waits, ""},
+		{"but not at once", func(s *importObservation) { s.ended(batchv1.JobFailed, time.Minute) }, waits, "trying again in minutes"},
+		{"what a try said that is gone goes before the next one", func(s *importObservation) {
+			s.job, s.report.pod, s.report.err, s.report.permanent = nil, "orders-import-x", "the source: no such role", true
+		}, "-orders-import " + waits, "another try begins"},
+		{"but a result of it counts", func(s *importObservation) { s.job, s.report.pod, s.report.result = nil, "orders-import-x", result }, "record " + waits, ""},
 		{"a corrected Secret is another try", func(s *importObservation) {
 			s.report.err, s.report.permanent, s.secrets = "the source: password authentication failed", true, "2"
 			s.ended(batchv1.JobFailed, time.Hour)
@@ -194,8 +204,41 @@ func TestImportJob(t *testing.T) {
 	if named["source"] != "old-login" || named["target"] != "orders-app" {
 		t.Errorf("%v", named)
 	}
+	if want := "key password of Secret old-login, which spec.bootstrap.import.passwordSecretRef names,"; task.Files["password"] != want || len(task.Files) != 1 {
+		t.Errorf("%v", task.Files)
+	}
 	rules := objectOf[rbacv1.Role](t, importAccess(s)[1]).Rules
 	if len(rules) != 1 || !slices.Equal(rules[0].Verbs, []string{"patch"}) || !slices.Equal(rules[0].ResourceNames, []string{"orders-import"}) {
 		t.Errorf("%+v", rules)
+	}
+}
+
+// A pod starts without a key that its Secret lacks, and says so: the kubelet would wait for
+// it, and say nothing that is seen.
+func TestImportFilesAreOptionalAndNamed(t *testing.T) {
+	s := importing()
+	s.how.Source.TLS = &v1alpha1.ImportTLS{Mode: v1alpha1.ImportTLSVerifyFull,
+		CASecretRef: &v1alpha1.SecretReference{Name: "old-ca"}, CertificateSecretRef: &v1alpha1.SecretReference{Name: "old-client"}}
+	s.how.Source.PasswordSecretRef.Key = "pw"
+	var got []string
+	for _, v := range objectOf[batchv1.Job](t, importJob(s)).Spec.Template.Spec.Volumes {
+		if v.Name != "source" {
+			continue
+		}
+		for _, from := range v.Projected.Sources {
+			if !*from.Secret.Optional {
+				t.Errorf("Secret %s is waited for", from.Secret.Name)
+			}
+			for _, item := range from.Secret.Items {
+				got = append(got, from.Secret.Name+"/"+item.Key+"="+item.Path)
+			}
+		}
+	}
+	if want := []string{"old-login/pw=password", "old-ca/ca.crt=ca.crt", "old-client/tls.crt=tls.crt", "old-client/tls.key=tls.key"}; !slices.Equal(got, want) {
+		t.Errorf("%v", got)
+	}
+	files := s.importTask().Files
+	if len(files) != 4 || !strings.Contains(files["password"], "key pw of Secret old-login") || !strings.Contains(files["tls.key"], "tls.certificateSecretRef") {
+		t.Errorf("%v", files)
 	}
 }
