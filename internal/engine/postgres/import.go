@@ -11,8 +11,21 @@ import (
 )
 
 // isImporting says whether an import is recorded that is not done: clients are kept out.
-func isImporting(c *v1alpha1.PostgresCluster) bool {
-	return c.Status.Import != nil && !c.Status.Import.Done()
+func isImporting(c v1alpha1.Cluster) bool {
+	st := c.CommonStatus().Import
+	return st != nil && !st.Done()
+}
+
+// findService is the suffix of the Service that sends clients to a member; none while they
+// are kept out. An image or a parameter that the import waits for is rolled out meanwhile.
+func findService(c v1alpha1.Cluster, primary bool) string {
+	switch {
+	case isImporting(c):
+		return ""
+	case primary:
+		return suffixRW
+	}
+	return suffixRO
 }
 
 // planImport says how the first database is filled from another server; nil where
