@@ -25,11 +25,12 @@ const sourcePassword = "of the source"
 // TestPostgresImport fills a cluster from an older major, after the password was wrong.
 func TestPostgresImport(t *testing.T) {
 	t.Parallel()
-	importsFrom(t, 20_000)
+	importsFrom(t, 20_000, 1, func(*cluster) {})
 }
 
-// importsFrom a source with rows of about 250 bytes.
-func importsFrom(t *testing.T, rows int) {
+// importsFrom a source with rows of about 250 bytes. Disturb is called while an import that
+// can succeed is under way.
+func importsFrom(t *testing.T, rows int, replicas int32, disturb func(*cluster)) {
 	t.Helper()
 	needKind(t, postgres)
 	have := needImages(t, "postgres", "15", 1)
@@ -44,23 +45,31 @@ func importsFrom(t *testing.T, rows int) {
 
 	c := followCluster(t, newNamespace(t, ""), orders)
 	giveLogin(t, c.namespace, "wrong")
-	c.createCluster(1, func(pg *v1alpha1.PostgresCluster) {
+	c.createCluster(replicas, func(pg *v1alpha1.PostgresCluster) {
 		pg.Spec.Storage.Size = resource.MustParse("4Gi")
 		pg.Spec.Bootstrap.Import = &v1alpha1.PostgresImport{
 			Host: source.address(t), Database: "shop", User: "postgres", TLS: &v1alpha1.ImportTLS{Mode: v1alpha1.ImportTLSDisable},
 			PasswordSecretRef: &v1alpha1.ImportPassword{SecretReference: v1alpha1.SecretReference{Name: "old-login"}},
 		}
 	})
-	c.waitStalled(v1alpha1.ReasonImportFailed, "nothing was imported", "password authentication failed")
+	c.waitStalled(v1alpha1.ReasonImportFailed, "has left nothing half done", "password authentication failed")
 	if left := c.runSQL(0, "select count(*) from pg_class where relnamespace = 'public'::regnamespace"); left != "0" {
 		t.Errorf("%s objects are left of an import that failed", left)
 	}
+	eventually(t, readyTimeout, "all members have pods", func(context.Context) error {
+		if got := len(c.listPods()); got != int(replicas) {
+			return fmt.Errorf("%d of %d", got, replicas)
+		}
+		return nil
+	})
+	c.awaitCaughtUp(c.primaryPod().Name)
 	var login corev1.Secret
 	c.readObject(&login, "old-login")
 	login.Data = map[string][]byte{"password": []byte(sourcePassword)}
 	must(t, env.client.Update(t.Context(), &login), "correct the password")
 
 	began := time.Now()
+	disturb(c)
 	pg := c.waitFor(importTimeout, "the import is complete", func(pg *v1alpha1.PostgresCluster) error {
 		if !pg.Status.Import.Done() {
 			return fmt.Errorf("%+v", pg.Status.Import)
@@ -69,15 +78,21 @@ func importsFrom(t *testing.T, rows int) {
 	})
 	t.Logf("imported %+v in %s", *pg.Status.Import.Result, time.Since(began).Round(time.Second))
 	c.waitReady()
+	copied := func(query string) string {
+		primary := c.primaryPod().Name
+		out, err := runLocalQuery(t.Context(), c.namespace, primary, "app", query)
+		must(t, err, primary+": "+query)
+		return out
+	}
 	for _, query := range []string{
 		"select count(*) || ':' || sum(hashtextextended(t::text, 0)) from orders t", "select count(*) || ':' || sum(hashtextextended(t::text, 0)) from customers t",
 		"select count(*) || ':' || sum(count) from sums", "select last_value from orders_id_seq", "select count(*) || ':' || min(lo_get(oid)::text) from pg_largeobject_metadata",
 	} {
-		if want, got := source.queryIn(t, "shop", query), c.runSQL(0, query); want != got {
+		if want, got := source.queryIn(t, "shop", query), copied(query); want != got {
 			t.Errorf("%s: %s, in the source %s", query, got, want)
 		}
 	}
-	if owner := c.runSQL(0, "select tableowner from pg_tables where tablename = 'orders'"); owner != "app" {
+	if owner := copied("select tableowner from pg_tables where tablename = 'orders'"); owner != "app" {
 		t.Errorf("%s owns the tables", owner)
 	}
 	if id := newClient(t).mustPsql(t, c.connectionURI(), "insert into orders (customer, pad) values (1, 'new') returning id"); id != fmt.Sprint(rows+1) {

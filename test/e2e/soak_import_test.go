@@ -2,7 +2,40 @@
 
 package e2e
 
-import "testing"
+import (
+	"context"
+	"fmt"
+	"testing"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/holdfast-db/holdfast/api/v1alpha1"
+)
 
 // TestSoakPostgresImport fills a cluster with a gigabyte.
-func TestSoakPostgresImport(t *testing.T) { importsFrom(t, 4_000_000) }
+func TestSoakPostgresImport(t *testing.T) { importsFrom(t, 4_000_000, 1, func(*cluster) {}) }
+
+// TestSoakPostgresImportFailover has the primary die while rows are copied into it: the copy
+// begins again in another one, and is complete.
+func TestSoakPostgresImportFailover(t *testing.T) {
+	importsFrom(t, 2_000_000, 3, func(c *cluster) {
+		c.waitFor(importTimeout, "rows are copied", func(pg *v1alpha1.PostgresCluster) error {
+			if st := pg.Status.Import; st.Step != v1alpha1.ImportStepCopying {
+				return fmt.Errorf("%+v", *st)
+			}
+			return nil
+		})
+		primary := c.primaryPod()
+		must(c.t, env.client.Delete(c.t.Context(), primary, client.GracePeriodSeconds(0)), "kill the primary")
+		if st := c.getCluster().Status.Import; st.Done() {
+			c.t.Errorf("the import was complete before: %+v", st)
+		}
+		eventually(c.t, failoverTimeout, "another pod leads", func(ctx context.Context) error {
+			now, _, err := c.findPrimary(ctx)
+			if err == nil && now.UID == primary.UID {
+				return fmt.Errorf("%s leads", now.Name)
+			}
+			return err
+		})
+	})
+}
