@@ -3,7 +3,6 @@ package importer
 import (
 	"context"
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/jackc/pgx/v5"
@@ -87,8 +86,8 @@ type catalogs struct {
 	Missing, Privileged []string
 	// Roles that policies name.
 	Roles []string
-	// Installed extensions are in the new database already, and Created are to be made.
-	Installed, Created []string
+	// Installed extensions are in the new database already, and may belong to another role.
+	Installed []string
 }
 
 // compareCatalogs compares what the source uses to what the new server has.
@@ -107,13 +106,11 @@ func compareCatalogs(ctx context.Context, source pgx.Tx, target *pgx.Conn) (c ca
 			return c, err
 		case installed:
 			c.Installed = append(c.Installed, name)
-			continue
 		case !available:
 			c.Missing = append(c.Missing, name)
 		case privileged:
 			c.Privileged = append(c.Privileged, name)
 		}
-		c.Created = append(c.Created, name)
 	}
 	roles, err := readNames(ctx, source, "select distinct r.rolname::text from pg_policy p join pg_roles r on r.oid = any (p.polroles) order by 1")
 	if err != nil {
@@ -137,23 +134,6 @@ func readNames(ctx context.Context, tx pgx.Tx, query string) ([]string, error) {
 		return nil, err
 	}
 	return pgx.CollectRows(rows, pgx.RowTo[string])
-}
-
-// dumpArguments leave out extensions that the new database has: they may belong to another
-// role, whose comments and rows an owner of the database cannot write.
-func (c catalogs) dumpArguments() []string {
-	const builtIn = "plpgsql" // never dumped
-	if !slices.ContainsFunc(c.Installed, func(name string) bool { return name != builtIn }) {
-		return nil
-	}
-	args := []string{}
-	for _, name := range c.Created {
-		args = append(args, "--extension="+quoteName(name))
-	}
-	if slices.Contains(c.Installed, builtIn) { // pg_dump wants one at least
-		args = append(args, "--extension="+builtIn)
-	}
-	return args
 }
 
 // refuse says what keeps the source from being copied.

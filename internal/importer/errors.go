@@ -112,11 +112,16 @@ func explainDump(ctx context.Context, program, stderr string, err error) error {
 	return words
 }
 
-// firstError is the first line in which a program names an error.
+// serverSays is how pg_dump begins the line of what a server answered to a COPY.
+const serverSays = "Error message from server: "
+
+// firstError is the first line in which a program names an error, with what a server answered.
 func firstError(text string) string {
+	_, answer, _ := strings.Cut(text, serverSays)
+	answer, _, _ = strings.Cut(answer, "\n")
 	for line := range strings.Lines(text) {
 		if strings.Contains(line, "error:") {
-			return strings.TrimSpace(line)
+			return strings.TrimSpace(strings.TrimSpace(line) + " " + answer)
 		}
 	}
 	return lastLine(text)

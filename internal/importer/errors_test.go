@@ -34,6 +34,7 @@ func TestErrorsSayWhetherTheyPass(t *testing.T) {
 		{explainTarget(t.Context(), "ERROR:  HF002: database app holds data already: public.t", errors.New("exit 3")), false, "holds data already"},
 		{explainTarget(t.Context(), "ERROR:  HF001: rows of t: 1 in the copy, and 2 in the source", errors.New("exit 3")), true, "1 in the copy"},
 		{dump("query failed: ERROR:  permission denied for table t\npg_dump: detail: Query was: a row"), true, "permission denied"},
+		{dump("Dumping the contents of table \"t\" failed: PQgetResult() failed.\npg_dump: detail: Error message from server: ERROR:  invalid byte sequence for encoding \"UTF8\": 0xff\npg_dump: detail: Command was: a row"), true, "invalid byte sequence"},
 		{dump("connection to server failed"), false, "connection to server"},
 		{dump(`query failed: ERROR:  snapshot "00000003-0000001B-1" does not exist`), false, "snapshot"},
 	} {

@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 	"time"
 
@@ -115,9 +114,9 @@ func (i *Importer) refuseContent(ctx context.Context, target *pgx.Conn) error {
 	return nil
 }
 
-// sessionOfSource has the session write nothing, wait as long as it takes, and fail where
+// sessionOfSource has the session name things in UTF-8, as the new database does, write nothing, wait as long as it takes, and fail where
 // policies would hide rows. Not every version has every setting.
-const sessionOfSource = `set default_transaction_read_only = on; set row_security = off; select set_config(name, '0', false) from pg_settings
+const sessionOfSource = `set client_encoding to 'UTF8'; set default_transaction_read_only = on; set row_security = off; select set_config(name, '0', false) from pg_settings
 	where name in ('idle_in_transaction_session_timeout', 'idle_session_timeout', 'lock_timeout', 'statement_timeout', 'transaction_timeout')`
 
 // copyDatabase reads the source in one snapshot.
@@ -188,7 +187,7 @@ var dumpArguments = []string{
 func (i *Importer) pipe(parent context.Context, snapshot string, held inventory, found catalogs, result v1alpha1.ImportResult) error {
 	ctx, cancel := context.WithCancel(parent)
 	defer cancel()
-	dump := i.command(ctx, i.Source.environment(), "pg_dump", slices.Concat([]string{keepalives, "--snapshot=" + snapshot}, dumpArguments, found.dumpArguments())...)
+	dump := i.command(ctx, i.Source.environment(), "pg_dump", append([]string{keepalives, "--snapshot=" + snapshot}, dumpArguments...)...)
 	restore := i.command(ctx, []string{"LC_ALL=C"}, "pg_restore", "--single-transaction", "--no-owner", "--no-privileges", "--no-tablespaces", "--file=-")
 	psql := i.command(ctx, i.Target.environment(), "psql", keepalives, "--no-psqlrc", "--quiet", "--no-password", "--set=ON_ERROR_STOP=1", "--set=VERBOSITY=verbose", "--output=/dev/null", "--file=-")
 	dumped, err := dump.cmd.StdoutPipe()
@@ -211,7 +210,7 @@ func (i *Importer) pipe(parent context.Context, snapshot string, held inventory,
 		}
 	}
 	_ = dumped.Close() // else pg_dump would not know that pg_restore has ended
-	s := &script{to: to, copied: func(tables int, bytes int64) {
+	s := &script{to: to, skipped: found.Installed, copied: func(tables int, bytes int64) {
 		i.Report(parent, Run{Step: v1alpha1.ImportStepCopying, Progress: fmt.Sprintf("table %d of %d, %d MiB", tables, max(len(held.Tables), tables), bytes>>20)})
 	}}
 	passed := s.passAll(beginning(i.Target.Database), text)

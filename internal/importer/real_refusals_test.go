@@ -138,7 +138,7 @@ func TestRealImportConvertsEncodings(t *testing.T) {
 	r.fails("invalid byte sequence", true)
 	r.wantNothing()
 	remake("LATIN1")
-	r.run(r.i.Source, `create table words (w text)`, "insert into words values ('Größe')")
+	r.run(r.i.Source, "set client_encoding to 'UTF8'", `create table "Wörter" (w text)`, `insert into "Wörter" values ('Größe')`)
 	if _, err := r.i.Import(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -148,7 +148,7 @@ func TestRealImportConvertsEncodings(t *testing.T) {
 	}
 	defer closeConnection(context.Background(), c)
 	var word string
-	if err := c.QueryRow(t.Context(), "select w from words").Scan(&word); err != nil || word != "Größe" {
+	if err := c.QueryRow(t.Context(), `select w from "Wörter"`).Scan(&word); err != nil || word != "Größe" {
 		t.Errorf("%q, %v", word, err)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 )
 
@@ -17,7 +18,13 @@ type script struct {
 	// each table and each mebibyte. What it counts decides nothing.
 	copied func(tables int, bytes int64)
 
+	// skipped are extensions whose comments are left out: only the role that they belong to
+	// may write those.
+	skipped []string
+
 	held           []byte
+	headed, drops  bool
+	quotes         int
 	inRows         bool
 	tables         int
 	size, reported int64
@@ -38,10 +45,12 @@ func (s *script) passAll(beginning string, from io.Reader) error {
 	for {
 		part, err := lines.ReadSlice('\n')
 		s.count(part, begins)
-		begins = bytes.HasSuffix(part, []byte{'\n'})
-		if err := s.pass(part); err != nil {
-			return err
+		if !s.isDropped(part, begins) {
+			if err := s.pass(part); err != nil {
+				return err
+			}
 		}
+		begins = bytes.HasSuffix(part, []byte{'\n'})
 		switch {
 		case err == io.EOF: //nolint:errorlint // as it is documented
 			s.copied(s.tables, s.size)
@@ -65,6 +74,34 @@ func (s *script) pass(part []byte) error {
 	_, err := s.to.Write(s.held[:n])
 	s.held = append(s.held[:0], s.held[n:]...)
 	return err
+}
+
+// isDropped says whether a part belongs to a comment on an extension that is skipped. Such a
+// statement follows a header, which pg_restore writes, and ends with its last quote.
+func (s *script) isDropped(part []byte, begins bool) bool {
+	line := string(bytes.TrimRight(part, "\r\n"))
+	switch {
+	case s.drops:
+	case s.inRows || !begins:
+		return false
+	case s.headed && s.isComment(line, "COMMENT ON EXTENSION ", " IS "):
+		s.drops, s.quotes = true, 0
+	default:
+		s.headed = s.headed && (line == "" || line == "--") || s.isComment(line, "-- Name: EXTENSION ", "; Type: COMMENT; ")
+		return false
+	}
+	s.quotes += strings.Count(line, "'")
+	if s.quotes%2 == 0 && strings.HasSuffix(line, ";") {
+		s.drops, s.headed = false, false
+	}
+	return true
+}
+
+// isComment says whether a line begins with the name of a skipped extension between two texts.
+func (s *script) isComment(line, before, after string) bool {
+	return slices.ContainsFunc(s.skipped, func(name string) bool {
+		return strings.HasPrefix(line, before+name+after) || strings.HasPrefix(line, before+quoteName(name)+after)
+	})
 }
 
 // count counts tables and bytes.

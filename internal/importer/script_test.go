@@ -66,6 +66,41 @@ func TestScriptHoldsTheEndOfItsTransaction(t *testing.T) {
 	}
 }
 
+// Of an extension that another role created, the comment is left out, and nothing else.
+func TestScriptLeavesOutCommentsOfExtensions(t *testing.T) {
+	header := "--\n-- Name: EXTENSION %s; Type: COMMENT; Schema: -; Owner: -\n--\n\n"
+	comment := func(name, text string) string {
+		return fmt.Sprintf(header, name) + "COMMENT ON EXTENSION " + name + " IS '" + text + "';\n"
+	}
+	kept := []string{
+		comment("citext", "of the owner"),
+		"COPY public.t (a) FROM stdin;\n" + comment("postgis", "a row") + "\\.\n",
+		"CREATE FUNCTION f() AS $$\nCOMMENT ON EXTENSION postgis IS 'by hand';\n$$;\n",
+		"CREATE FUNCTION g() AS $$\n" + fmt.Sprintf(header, "postgis") + "goes on\nCOMMENT ON EXTENSION postgis IS 'by hand';\n$$;\n",
+	}
+	dropped := []string{comment("postgis", "its own"), comment("postgis", "it''s;\nof two'';\nlines"), comment(`"uuid-ossp"`, "quoted")}
+	for _, first := range dropped {
+		var want strings.Builder
+		text := first
+		want.WriteString(first[:strings.Index(first, "COMMENT ON")])
+		for _, k := range kept {
+			text += k
+			want.WriteString(k)
+		}
+		got := &strings.Builder{}
+		s := &script{to: got, skipped: []string{"postgis", "uuid-ossp"}, copied: func(int, int64) {}}
+		if err := s.passAll("", strings.NewReader(text+ending)); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.end(""); err != nil {
+			t.Fatal(err)
+		}
+		if got.String() != want.String()+"\n"+ending {
+			t.Errorf("%s\nbecame %s", text, got)
+		}
+	}
+}
+
 // A script that was cut off has no end, and its transaction gets none.
 func TestScriptWithoutItsEnd(t *testing.T) {
 	for name, text := range map[string]string{

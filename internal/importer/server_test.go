@@ -74,22 +74,6 @@ func TestReadServers(t *testing.T) {
 	}
 }
 
-func TestExtensionsThatAreThereAreNotDumped(t *testing.T) {
-	for name, c := range map[string]struct {
-		found catalogs
-		want  string
-	}{
-		"none is there":                {catalogs{Installed: []string{"plpgsql"}, Created: []string{"citext"}}, ""},
-		"one is there":                 {catalogs{Installed: []string{"plpgsql", "postgis"}, Created: []string{"uuid-ossp"}}, `--extension="uuid-ossp" --extension=plpgsql`},
-		"all are there":                {catalogs{Installed: []string{"plpgsql", "postgis"}}, "--extension=plpgsql"},
-		"the source has not even this": {catalogs{Installed: []string{"postgis"}, Created: []string{"citext"}}, `--extension="citext"`},
-	} {
-		if got := strings.Join(c.found.dumpArguments(), " "); got != c.want {
-			t.Errorf("%s: %s", name, got)
-		}
-	}
-}
-
 func TestNewerSourcesAreRefused(t *testing.T) {
 	for _, c := range []struct {
 		source, target int
