@@ -72,19 +72,19 @@ func planImport(s importObservation) importPlan {
 		p.status, p.mustRecord = &v1alpha1.ImportStatus{StartTime: &began}, true
 		p.reportWaiting("the import is recorded; the first member is made next")
 	case s.how.Source == nil:
-		s.giveUp(&p)
+		s.cancelImport(&p)
 	default:
 		s.continueImport(&p)
 	}
 	return p
 }
 
-// giveUp ends an import that the spec declares no more. Clients are let in once no pod
+// cancelImport ends an import that the spec declares no more. Clients are let in once no pod
 // of it can write.
-func (s importObservation) giveUp(p *importPlan) {
+func (s importObservation) cancelImport(p *importPlan) {
 	if s.job != nil || s.report != nil {
 		s.removeTry(p)
-		p.reportWaiting("spec.bootstrap.import was removed: the import is given up")
+		p.reportWaiting("spec.bootstrap.import was removed: the import is cancelled")
 		return
 	}
 	p.status, p.mustRecord = nil, true
@@ -98,10 +98,8 @@ func (s importObservation) continueImport(p *importPlan) {
 		s.recordDone(p)
 	case s.job != nil && s.job.DeletionTimestamp != nil:
 		p.reportWaiting("another try begins once the last one has stopped")
-	case s.job != nil && !job.HasEnded(s.job) && !strings.HasPrefix(s.job.Annotations[v1alpha1.AnnotationGiven], s.hashSource()+"-"):
-		s.discardTry(p, "spec.bootstrap.import names another source: another try begins")
-	case s.job == nil && s.report != nil && s.report.pod != "":
-		s.discardTry(p, "another try begins") // what the last one said is not the next one's
+	case s.describeOutdatedTry() != "":
+		s.discardTry(p, "%s: another try begins", s.describeOutdatedTry())
 	case s.job == nil && !s.how.Serving:
 		p.reportWaiting("the import begins once the first member takes writes")
 	case s.job == nil && s.missing != "":
@@ -117,6 +115,17 @@ func (s importObservation) continueImport(p *importPlan) {
 	default:
 		s.followJob(p)
 	}
+}
+
+// describeOutdatedTry says why what there is of a try is not the next one's; empty where it is.
+func (s importObservation) describeOutdatedTry() string {
+	switch {
+	case s.job != nil && !job.HasEnded(s.job) && !strings.HasPrefix(s.job.Annotations[v1alpha1.AnnotationGiven], s.hashSource()+"-"):
+		return "spec.bootstrap.import names another source"
+	case s.job == nil && s.report != nil && s.report.pod != "":
+		return "what the last try reported is removed"
+	}
+	return ""
 }
 
 // followJob says how far the Job is.

@@ -106,8 +106,8 @@ func TestPlanImport(t *testing.T) {
 		{"what is left of that try goes next", func(s *importObservation) { s.job.DeletionTimestamp = &metav1.Time{Time: s.now} }, waits, "once the last one has stopped"},
 		{"an end without a report is looked at again", func(s *importObservation) { s.ended(batchv1.JobComplete, time.Hour) }, "-orders-import " + waits, "without a result"},
 		{"a result is recorded, whatever became of the Job", func(s *importObservation) { s.report.result, s.job = result, nil }, "record " + waits, "complete"},
-		{"an import that is removed stops first", func(s *importObservation) { s.how.Source = nil }, "-orders-import " + waits, "given up"},
-		{"then its report goes", func(s *importObservation) { s.how.Source, s.job = nil, nil }, "-orders-import " + waits, "given up"},
+		{"an import that is removed stops first", func(s *importObservation) { s.how.Source = nil }, "-orders-import " + waits, "cancelled"},
+		{"then its report goes", func(s *importObservation) { s.how.Source, s.job = nil, nil }, "-orders-import " + waits, "cancelled"},
 		{"then clients are let in", func(s *importObservation) { s.how.Source, s.job, s.report = nil, nil, nil }, "record", ""},
 		{"what is done leaves its Job", func(s *importObservation) {
 			s.cluster.CommonStatus().Import.CompletionTime, s.how = &metav1.Time{Time: s.now}, nil

@@ -66,6 +66,16 @@ func TestScriptHoldsTheEndOfItsTransaction(t *testing.T) {
 	}
 }
 
+// The end is held back wherever it falls between two writes.
+func TestScriptHoldsItsEndAtEachOffset(t *testing.T) {
+	for pad := 0; pad < 3*heldSize; pad += 61 {
+		_, got, _, _, err := passed(t, dumped+"-- "+strings.Repeat("x", pad)+"\n"+ending)
+		if err != nil || strings.Contains(got.String(), "dump complete") || strings.HasSuffix(strings.TrimSpace(got.String()), "\nCOMMIT;") {
+			t.Fatalf("%d bytes before: %v, psql has got the end", pad, err)
+		}
+	}
+}
+
 // Of an extension that another role created, the comment is left out, and nothing else.
 func TestScriptLeavesOutCommentsOfExtensions(t *testing.T) {
 	header := "--\n-- Name: EXTENSION %s; Type: COMMENT; Schema: -; Owner: -\n--\n\n"

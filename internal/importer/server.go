@@ -167,7 +167,7 @@ func ReadServers(task agentapi.ImportTask, dir, scratch string) (source, target 
 		source.RootCert = path
 	}
 	if path := filepath.Join(dir, "source", "tls.crt"); exists(path) {
-		// libpq wants a key that nobody else can read.
+		// libpq wants a key that no other user can read.
 		source.Cert, source.Key = path, filepath.Join(scratch, "source.key")
 		key, err := readFile(filepath.Join(dir, "source", "tls.key"))
 		if err != nil {

@@ -38,7 +38,7 @@ func (j *judgement) planImport() *engine.Import {
 	o := j.Observed
 	p := &engine.Import{
 		Source: declared, Living: o.StatefulSet != nil || j.c.Status.SystemIdentifier != "" || len(o.Volumes) > 0,
-		Program: containerName, Image: cmp.Or(memberset.RunningImage(j.Set, o.Pods[j.lead.leader]), j.Desired.Image), User: j.Set.User,
+		Program: containerName, Image: cmp.Or(memberset.RunningImage(j.Set, o.Pods[j.lead.leader]), j.Desired.Image), User: j.User,
 		Port: Port, Secret: j.Named(objects.SuffixApp),
 	}
 	for n := range j.Desired.Count {

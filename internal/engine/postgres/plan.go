@@ -93,13 +93,13 @@ func judgeStanding(view *memberset.View, lead leadership, ordinal int) memberset
 	case !primary && m.State != agentapi.StateStreaming:
 		return memberset.JudgeSyncing(view, ordinal, m.State == agentapi.StateDisconnected && !lead.isChanging(m))
 	case primary:
-		return memberset.JudgeRollout(view, ordinal, findService(view.Set.Cluster, true))
+		return memberset.JudgeRollout(view, ordinal, findService(view.Cluster, true))
 	case !lead.mayTakeOver(m):
 		return memberset.Standing{Reason: v1alpha1.ReasonSyncing, Message: "member " + view.PodName(ordinal) + " streams, and joins those that may lead within seconds"}
 	case !lead.counts(view.PodName(ordinal), m):
 		return memberset.Standing{Reason: v1alpha1.ReasonSyncing, Message: "member " + view.PodName(ordinal) + " streams, and joins those that acknowledge commits within seconds"}
 	}
-	return memberset.JudgeRollout(view, ordinal, findService(view.Set.Cluster, false))
+	return memberset.JudgeRollout(view, ordinal, findService(view.Cluster, false))
 }
 
 // nextStep is the one operation to do now; the order is the priority.
