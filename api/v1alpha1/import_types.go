@@ -5,9 +5,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// PostgresImport is a database of another PostgreSQL server that a new cluster's
+// ImportSource is a database of another PostgreSQL server that a new cluster's
 // first database is filled from.
-type PostgresImport struct {
+type ImportSource struct {
 	// Host is the DNS name or IP address of the source.
 	// +required
 	// +kubebuilder:validation:MinLength=1
@@ -95,7 +95,7 @@ type ImportTLS struct {
 }
 
 // SecretNames are the Secrets that an import names, by the field that does.
-func (i *PostgresImport) SecretNames() map[string]string {
+func (i *ImportSource) SecretNames() map[string]string {
 	names := map[string]string{}
 	if i.PasswordSecretRef != nil {
 		names["passwordSecretRef"] = i.PasswordSecretRef.Name

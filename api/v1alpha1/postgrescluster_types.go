@@ -83,7 +83,7 @@ type PostgresBootstrap struct {
 	// status.import.completionTime is set it has no effect and may be removed.
 	// Default: the database begins empty.
 	// +optional
-	Import *PostgresImport `json:"import,omitempty"`
+	Import *ImportSource `json:"import,omitempty"`
 }
 
 // PostgresClusterStatus is the observed state of a PostgreSQL cluster.

@@ -107,7 +107,7 @@ func (r *Reconciler[C, O]) announceImport(c C, before, after *v1alpha1.ImportSta
 	switch {
 	case after == nil:
 	case after.Done() && !was.Done() && after.Result != nil:
-		r.recordEvent(c, normal, v1alpha1.ReasonImported, "Import", "%d tables with %d rows and %d large objects are imported from PostgreSQL %s, and verified",
+		r.recordEvent(c, normal, v1alpha1.ReasonImported, "Import", "%d tables with %d rows and %d large objects are imported from version %s, and verified",
 			after.Result.Tables, after.Result.Rows, after.Result.LargeObjects, after.Result.SourceVersion)
 	case after.Error != "" && was.Error != after.Error:
 		r.recordEvent(c, warning, v1alpha1.ReasonImportFailed, "Import", "%s", after.Error)

@@ -21,8 +21,8 @@ import (
 	"github.com/holdfast-db/holdfast/internal/apitest"
 )
 
-func importOf(host string) *v1alpha1.PostgresImport {
-	return &v1alpha1.PostgresImport{Host: host, Database: "shop", User: "reader",
+func importOf(host string) *v1alpha1.ImportSource {
+	return &v1alpha1.ImportSource{Host: host, Database: "shop", User: "reader",
 		PasswordSecretRef: &v1alpha1.ImportPassword{SecretReference: v1alpha1.SecretReference{Name: "old-login"}}}
 }
 

@@ -129,7 +129,7 @@ func importJob(s importObservation) runtime.ApplyConfiguration {
 type importFile struct{ path, field, secret, key string }
 
 // listImportFiles lists what the pod logs in to the source with.
-func listImportFiles(src *v1alpha1.PostgresImport) []importFile {
+func listImportFiles(src *v1alpha1.ImportSource) []importFile {
 	var files []importFile
 	if p := src.PasswordSecretRef; p != nil {
 		files = append(files, importFile{"password", "passwordSecretRef", p.Name, cmp.Or(p.Key, "password")})
@@ -145,7 +145,7 @@ func listImportFiles(src *v1alpha1.PostgresImport) []importFile {
 	return files
 }
 
-func describeImportFiles(src *v1alpha1.PostgresImport) map[string]string {
+func describeImportFiles(src *v1alpha1.ImportSource) map[string]string {
 	files := map[string]string{}
 	for _, f := range listImportFiles(src) {
 		files[f.path] = fmt.Sprintf("key %s of Secret %s, which spec.bootstrap.import.%s names,", f.key, f.secret, f.field)
@@ -155,7 +155,7 @@ func describeImportFiles(src *v1alpha1.PostgresImport) map[string]string {
 
 // importSecrets are what the pod logs in to the source with. It starts without a key that is
 // not there, and says so: a pod that waits for one does not.
-func importSecrets(src *v1alpha1.PostgresImport) *corev1ac.VolumeApplyConfiguration {
+func importSecrets(src *v1alpha1.ImportSource) *corev1ac.VolumeApplyConfiguration {
 	var from []*corev1ac.VolumeProjectionApplyConfiguration
 	for _, f := range listImportFiles(src) {
 		from = append(from, corev1ac.VolumeProjection().WithSecret(corev1ac.SecretProjection().WithName(f.secret).WithOptional(true).

@@ -22,7 +22,7 @@ import (
 func importing() importObservation {
 	began := metav1.NewTime(backupstest.Noon.Add(-time.Minute))
 	c := &v1alpha1.PostgresCluster{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "orders", UID: "c-uid", Generation: 1}}
-	c.Spec.Bootstrap.Import = &v1alpha1.PostgresImport{Host: "old", Database: "shop", User: "reader",
+	c.Spec.Bootstrap.Import = &v1alpha1.ImportSource{Host: "old", Database: "shop", User: "reader",
 		PasswordSecretRef: &v1alpha1.ImportPassword{SecretReference: v1alpha1.SecretReference{Name: "old-login"}}}
 	c.Status.Import = &v1alpha1.ImportStatus{StartTime: &began}
 	s := importObservation{
@@ -76,7 +76,7 @@ func TestPlanImport(t *testing.T) {
 		{"it tries again", func(s *importObservation) { s.report.err = "the source: no route" }, waits, "trying again: the source: no route"},
 		{"the report of a Job that went is made anew", func(s *importObservation) { s.report = nil }, "+ConfigMap/orders-import " + waits, ""},
 		{"another source while it runs", func(s *importObservation) {
-			s.how.Source = &v1alpha1.PostgresImport{Host: "older"}
+			s.how.Source = &v1alpha1.ImportSource{Host: "older"}
 		}, "-orders-import " + waits, "another source"},
 		{"a try that may pass is tried again later", func(s *importObservation) {
 			s.report.err = "the source: no route"

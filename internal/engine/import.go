@@ -6,7 +6,7 @@ import "github.com/holdfast-db/holdfast/api/v1alpha1"
 // before clients are let in.
 type Import struct {
 	// Source that the spec declares; nil where it does no more.
-	Source *v1alpha1.PostgresImport
+	Source *v1alpha1.ImportSource
 	// Living says that there is data, or was, that did not begin with an import.
 	Living bool
 	// Serving says that a member takes writes and that the first database exists.

@@ -47,7 +47,7 @@ func importsFrom(t *testing.T, rows int, replicas int32, disturb func(*cluster))
 	giveLogin(t, c.namespace, "wrong")
 	c.createCluster(replicas, func(pg *v1alpha1.PostgresCluster) {
 		pg.Spec.Storage.Size = resource.MustParse("4Gi")
-		pg.Spec.Bootstrap.Import = &v1alpha1.PostgresImport{
+		pg.Spec.Bootstrap.Import = &v1alpha1.ImportSource{
 			Host: source.address(t), Database: "shop", User: "postgres", TLS: &v1alpha1.ImportTLS{Mode: v1alpha1.ImportTLSDisable},
 			PasswordSecretRef: &v1alpha1.ImportPassword{SecretReference: v1alpha1.SecretReference{Name: "old-login"}},
 		}

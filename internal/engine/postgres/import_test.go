@@ -15,7 +15,7 @@ import (
 func importing(t *testing.T, replicas int) *world {
 	t.Helper()
 	w := settled(t, replicas)
-	w.c.Spec.Bootstrap.Import = &v1alpha1.PostgresImport{Host: "old", Database: "shop", User: "reader"}
+	w.c.Spec.Bootstrap.Import = &v1alpha1.ImportSource{Host: "old", Database: "shop", User: "reader"}
 	w.c.Status.Import = &v1alpha1.ImportStatus{StartTime: &metav1.Time{Time: now}}
 	w.status(0).Details = map[string]string{postgresapi.DetailDatabase: "app", postgresapi.DetailOwner: "app"}
 	w.keepOut()
@@ -82,12 +82,12 @@ func TestPlanImport(t *testing.T) {
 		"none is declared": {func() *world { return settled(t, 1) }, false, false, false},
 		"before there is anything": {func() *world {
 			w := newWorld(t, 1)
-			w.c.Spec.Bootstrap.Import = &v1alpha1.PostgresImport{}
+			w.c.Spec.Bootstrap.Import = &v1alpha1.ImportSource{}
 			return w
 		}, true, false, false},
 		"where an earlier cluster's volume is": {func() *world {
 			w := newWorld(t, 1)
-			w.c.Spec.Bootstrap.Import = &v1alpha1.PostgresImport{}
+			w.c.Spec.Bootstrap.Import = &v1alpha1.ImportSource{}
 			w.mintSecrets()
 			w.volume(0, true)
 			return w
