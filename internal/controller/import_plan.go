@@ -84,7 +84,8 @@ func planImport(s importObservation) importPlan {
 func (s importObservation) cancelImport(p *importPlan) {
 	if s.job != nil || s.report != nil {
 		s.removeTry(p)
-		p.reportWaiting("spec.bootstrap.import was removed: the import is cancelled")
+		p.recheck = job.RecheckInterval
+		p.reportStopping(s.describeStuckPod(), "spec.bootstrap.import was removed: the import is cancelled")
 		return
 	}
 	p.status, p.mustRecord = nil, true
@@ -97,7 +98,8 @@ func (s importObservation) continueImport(p *importPlan) {
 	case s.report != nil && s.report.result != nil:
 		s.recordDone(p)
 	case s.job != nil && s.job.DeletionTimestamp != nil:
-		p.reportWaiting("another try begins once the last one has stopped")
+		p.recheck = job.RecheckInterval
+		p.reportStopping(s.describeStuckPod(), "another try begins once the last one has stopped")
 	case s.describeOutdatedTry() != "":
 		s.discardTry(p, "%s: another try begins", s.describeOutdatedTry())
 	case s.job == nil && !s.how.Serving:
@@ -139,6 +141,8 @@ func (s importObservation) followJob(p *importPlan) {
 		s.discardTry(p, "the import has ended without a result, and is looked at again")
 	case job.HasCondition(s.job, batchv1.JobComplete):
 		p.reportWaiting("the import has ended")
+	case s.describeStuckPod() != "":
+		p.reportStalled(v1alpha1.ReasonImporting, "%s", s.describeStuckPod())
 	case fault != "":
 		p.reportStalled(v1alpha1.ReasonImporting, "%s", fault)
 	case len(s.pods) == 0 && s.now.Sub(s.job.CreationTimestamp.Time) > job.PodDeadline:
@@ -150,6 +154,17 @@ func (s importObservation) followJob(p *importPlan) {
 		p.setProgress(s.report.step, s.report.progress, "")
 		p.reportWaiting("%s", describeImportStep(s.report.step, s.report.progress))
 	}
+}
+
+// describeStuckPod names a pod that was to stop and has not, as on a node that is cut off: no
+// other one is made before it is known to have; empty for none.
+func (s importObservation) describeStuckPod() string {
+	for _, pod := range s.pods {
+		if pod.DeletionTimestamp != nil && s.now.Sub(pod.DeletionTimestamp.Time) > job.PodDeadline {
+			return fmt.Sprintf("pod %s on node %s does not stop: bring the node back, or, if it is off, delete the pod with --force", pod.Name, pod.Spec.NodeName)
+		}
+	}
+	return ""
 }
 
 // describeImportStep says in words what a step does.
@@ -228,6 +243,15 @@ func (p *importPlan) reportWaiting(format string, args ...any) {
 	p.facts = append(p.facts, condition.Fact{
 		Type: v1alpha1.ConditionReconciling, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonImporting, Message: fmt.Sprintf(format, args...),
 	})
+}
+
+// reportStopping says what clients wait for, or what keeps it from ending.
+func (p *importPlan) reportStopping(stuck, waiting string) {
+	if stuck != "" {
+		p.reportStalled(v1alpha1.ReasonImporting, "%s", stuck)
+		return
+	}
+	p.reportWaiting("%s", waiting)
 }
 
 // reportStalled says what only a person can fix.

@@ -40,6 +40,11 @@ func (s importObservation) ended(as batchv1.JobConditionType, ago time.Duration)
 	s.job.Status.Conditions = []batchv1.JobCondition{{Type: as, Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(s.now.Add(-ago))}}
 }
 
+// strand has the pod been told to stop, on a node that is cut off.
+func (s importObservation) strand(ago time.Duration) {
+	s.pods[0] = corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "orders-import-x", DeletionTimestamp: &metav1.Time{Time: s.now.Add(-ago)}}, Spec: corev1.PodSpec{NodeName: "n1"}}
+}
+
 // importActs is what a plan does, in a few words.
 func importActs(p importPlan) string {
 	acts := restoreActs(restorePlan{mustRecord: p.mustRecord, create: p.create, remove: p.remove})
@@ -104,6 +109,16 @@ func TestPlanImport(t *testing.T) {
 			s.ended(batchv1.JobFailed, time.Hour)
 		}, "-orders-import " + waits, ""},
 		{"what is left of that try goes next", func(s *importObservation) { s.job.DeletionTimestamp = &metav1.Time{Time: s.now} }, waits, "once the last one has stopped"},
+		{"a pod that does not stop is named", func(s *importObservation) { s.strand(2 * time.Minute) }, "Stalled/Importing", "pod orders-import-x on node n1 does not stop"},
+		{"but not at once", func(s *importObservation) { s.strand(time.Second) }, waits, "table 2 of 4"},
+		{"nor does the next try begin beside it", func(s *importObservation) {
+			s.strand(2 * time.Minute)
+			s.job.DeletionTimestamp = &metav1.Time{Time: s.now}
+		}, "Stalled/Importing", "delete the pod with --force"},
+		{"nor is the import cancelled", func(s *importObservation) {
+			s.strand(2 * time.Minute)
+			s.how.Source, s.job.DeletionTimestamp = nil, &metav1.Time{Time: s.now}
+		}, "Stalled/Importing", "bring the node back"},
 		{"an end without a report is looked at again", func(s *importObservation) { s.ended(batchv1.JobComplete, time.Hour) }, "-orders-import " + waits, "without a result"},
 		{"a result is recorded, whatever became of the Job", func(s *importObservation) { s.report.result, s.job = result, nil }, "record " + waits, "complete"},
 		{"an import that is removed stops first", func(s *importObservation) { s.how.Source = nil }, "-orders-import " + waits, "cancelled"},
