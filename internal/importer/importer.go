@@ -114,10 +114,23 @@ func (i *Importer) refuseContent(ctx context.Context, target *pgx.Conn) error {
 	return nil
 }
 
-// sessionOfSource has the session name things in UTF-8, as the new database does, write nothing, wait as long as it takes, and fail where
-// policies would hide rows. Not every version has every setting.
-const sessionOfSource = `set client_encoding to 'UTF8'; set default_transaction_read_only = on; set row_security = off; select set_config(name, '0', false) from pg_settings
+// settingsOfSource have the transaction name things in UTF-8, as the new database does, wait
+// as long as it takes, and fail where policies would hide rows. They end with it: a pooler may
+// give the session to other clients. Not every version has every setting.
+const settingsOfSource = `set local client_encoding to 'UTF8'; set local row_security = off; select set_config(name, '0', true) from pg_settings
 	where name in ('idle_in_transaction_session_timeout', 'idle_session_timeout', 'lock_timeout', 'statement_timeout', 'transaction_timeout')`
+
+// beginReading begins a transaction that writes nothing, and reads one snapshot.
+func (i *Importer) beginReading(ctx context.Context, source *pgx.Conn) (pgx.Tx, error) {
+	tx, err := source.BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly})
+	if err == nil {
+		_, err = tx.Exec(ctx, settingsOfSource, pgx.QueryExecModeSimpleProtocol)
+	}
+	if err != nil {
+		return nil, explainConnection(i.Source.Side, err)
+	}
+	return tx, nil
+}
 
 // copyDatabase reads the source in one snapshot.
 func (i *Importer) copyDatabase(ctx context.Context, source, target *pgx.Conn) error {
@@ -126,12 +139,9 @@ func (i *Importer) copyDatabase(ctx context.Context, source, target *pgx.Conn) e
 	if err != nil {
 		return err
 	}
-	if _, err := source.Exec(ctx, sessionOfSource, pgx.QueryExecModeSimpleProtocol); err != nil {
-		return explainConnection(i.Source.Side, err)
-	}
-	tx, err := source.BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly})
+	tx, err := i.beginReading(ctx, source)
 	if err != nil {
-		return explainConnection(i.Source.Side, err)
+		return err
 	}
 	found, err := compareCatalogs(ctx, tx, target)
 	if err != nil {

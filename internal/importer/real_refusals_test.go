@@ -155,6 +155,40 @@ func TestRealImportConvertsEncodings(t *testing.T) {
 
 // The certificate of the source is verified as tls.mode says.
 func TestRealImportVerifiesTheSource(t *testing.T) {
+// A session that a pooler gives to others afterwards is as it was.
+func TestRealImportLeavesTheSessionOfTheSourceAlone(t *testing.T) {
+	r := newRealWorld(t, 1)
+	r.fillSource(1000)
+	c, err := r.i.Source.connect(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer closeConnection(context.Background(), c)
+	settings := func(q interface {
+		QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
+	}) (got string) {
+		t.Helper()
+		if err := q.QueryRow(t.Context(), "select string_agg(name || '=' || setting, ' ' order by name) from pg_settings where name ~ 'read_only$|^row_security$|timeout$|^client_encoding$'").Scan(&got); err != nil {
+			t.Fatal(err)
+		}
+		return got
+	}
+	before := settings(c)
+	tx, err := r.i.beginReading(t.Context(), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if during := settings(tx); !strings.Contains(during, " transaction_read_only=on") || !strings.Contains(during, "row_security=off") {
+		t.Errorf("%s", during)
+	}
+	if err := tx.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if after := settings(c); after != before {
+		t.Errorf("before: %s\nafter: %s", before, after)
+	}
+}
+
 	r := newRealWorld(t, 1)
 	source, other := postgrestest.NewWorld(t, 1, nil).Members[0], r.target
 	source.Exec("create role reader login password 'right'")

@@ -28,6 +28,17 @@ func TestServerHasThePasswordInItsEnvironmentAlone(t *testing.T) {
 	}
 }
 
+// A pooler in transaction mode gives the session to other clients once the transaction has
+// ended.
+func TestSettingsOfTheSourceEndWithTheirTransaction(t *testing.T) {
+	for statement := range strings.SplitSeq(settingsOfSource, ";") {
+		statement = strings.TrimSpace(statement)
+		if !strings.HasPrefix(statement, "set local ") && !strings.HasPrefix(statement, "select set_config(name, '0', true)") {
+			t.Errorf("%s outlives the transaction", statement)
+		}
+	}
+}
+
 // mount writes what the operator mounts into the pod of an import.
 func mount(t *testing.T, files map[string]string) (dir string) {
 	t.Helper()
