@@ -11,10 +11,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/jackc/pgx/v5"
 
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
 	"github.com/holdfast-db/holdfast/internal/agent/postgres/postgrestest"
+	"github.com/holdfast-db/holdfast/internal/agent/postgres/rolechange"
 	"github.com/holdfast-db/holdfast/internal/backup"
 )
 
@@ -153,8 +155,6 @@ func TestRealImportConvertsEncodings(t *testing.T) {
 	}
 }
 
-// The certificate of the source is verified as tls.mode says.
-func TestRealImportVerifiesTheSource(t *testing.T) {
 // A session that a pooler gives to others afterwards is as it was.
 func TestRealImportLeavesTheSessionOfTheSourceAlone(t *testing.T) {
 	r := newRealWorld(t, 1)
@@ -189,6 +189,8 @@ func TestRealImportLeavesTheSessionOfTheSourceAlone(t *testing.T) {
 	}
 }
 
+// The certificate of the source is verified as tls.mode says.
+func TestRealImportVerifiesTheSource(t *testing.T) {
 	r := newRealWorld(t, 1)
 	source, other := postgrestest.NewWorld(t, 1, nil).Members[0], r.target
 	source.Exec("create role reader login password 'right'")
@@ -254,6 +256,26 @@ func TestRealImportIsConfirmed(t *testing.T) {
 		t.Errorf("complete before the standby has it: %t, %s of %s", joined, standby.One("select pg_last_wal_receive_lsn()::text"), flushed)
 	}
 
+	transactions := func() string { return r.target.One("select pg_snapshot_xmax(pg_current_snapshot())::text") }
+	before := transactions()
+	r.during = func(Run) {}
+	if _, err := r.i.Import(t.Context()); err != nil || transactions() == before {
+		t.Errorf("no commit asks members for what they have: %v", err)
+	}
+	// One that is started again refuses sessions for a while, and is waited for.
+	standby.Kill()
+	r.target.Fill("more", 1000)
+	joined = false
+	r.during = func(run Run) {
+		if strings.Contains(run.Progress, "does not answer") && !joined {
+			joined, flushed = true, r.target.One("select pg_current_wal_flush_lsn()::text")
+			standby.Start(rolechange.Live{Upstream: standby.ConnectionTo(r.target).String()})
+		}
+	}
+	if _, err := r.i.Import(t.Context()); err != nil || !joined || standby.One("select (pg_last_wal_receive_lsn() >= '"+flushed+"')::text") != "true" {
+		t.Errorf("%v; complete before a standby that was started again has it: %t", err, joined)
+	}
+
 	standby.EndReceiver()
 	r.target.Fill("more", 1000)
 	r.i.Patience, r.during = time.Second, func(Run) {}
@@ -265,12 +287,50 @@ func TestRealImportIsConfirmed(t *testing.T) {
 		t.Errorf("a standby that is away is waited for: %v", err)
 	}
 
+	comment := r.target.One("select shobj_description(oid, 'pg_database') from pg_database where datname = 'app'")
+	r.during = func(run Run) { // as after a failover while members are waited for
+		if strings.Contains(run.Progress, "does not answer") {
+			r.target.Exec("comment on database app is null")
+		}
+	}
+	r.fails("does not have what was imported", false)
+	r.target.Exec("comment on database app is " + literal(comment))
 	r.during = func(run Run) { // as after a failover to a member that has not received it
 		if run.Step == v1alpha1.ImportStepConfirming {
 			r.target.Exec("comment on database app is null")
 		}
 	}
 	r.fails("does not have what was imported", false)
+}
+
+// A member that is promoted without what was imported, while members are waited for, has it
+// imported again.
+func TestRealImportOutlivesAFailover(t *testing.T) {
+	r := newRealWorld(t, 2)
+	r.fillSource(40_000)
+	standby, promoted := r.members[1], false
+	r.target.SameContent(standby)
+	standby.EndReceiver()
+	r.i.Patience = 2 * time.Second
+	r.during = func(run Run) {
+		if strings.Contains(run.Progress, "MiB to receive") && !promoted {
+			promoted = true
+			r.target.Kill()
+			standby.Lead(2, rolechange.Quorum{})
+			r.target, r.i.Target = standby, r.serverOf(standby, true)
+		}
+	}
+	r.fails("promoted before it had received", false)
+	if !promoted {
+		t.Fatal("nothing was promoted")
+	}
+	r.wantNothing()
+	if _, err := r.i.Import(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(r.contentOf(r.i.Source), r.contentOf(r.i.Target)); diff != "" {
+		t.Errorf("the copy differs (-source +copy):\n%s", diff)
+	}
 }
 
 // A copy that lacks a row is refused, and rolled back.
