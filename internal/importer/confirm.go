@@ -2,6 +2,7 @@ package importer
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -147,7 +148,7 @@ func (w *memberWait) judge(got memberWAL, failure error, now time.Time) (memberV
 	return memberIsAwaited, nil
 }
 
-var errPromoted = fmt.Errorf("it was promoted before it had received all that was imported")
+var errPromoted = errors.New("it was promoted before it had received all that was imported")
 
 // memberSession asks a member. It connects again where it has to: a server that is started
 // again refuses sessions at first.
