@@ -67,7 +67,7 @@ lint: ## golangci-lint with the import direction (minutes when its cache is cold
 unit: ## tests that need nothing but Go
 	$(call say,unit tests)
 	@go test -timeout 30m ./...
-	@cd test && go test -timeout 30m ./dashboards/... ./docs/... ./faultplan/... ./gitops/... ./helm/... ./kustomization/... ./netns/... ./olm/... ./podprocess/... ./prometheus/... ./release/... ./shape/... ./toyengine/... ./waltail/... ./writehistory/...
+	@cd test && go test -timeout 30m ./dashboards/... ./docs/... ./faultplan/... ./gitops/... ./helm/... ./kustomization/... ./netns/... ./olm/... ./podprocess/... ./prometheus/... ./recording/... ./release/... ./shape/... ./toyengine/... ./waltail/... ./writehistory/...
 	@cd test/cluster && go test ./...
 
 api-test: $(CLUSTER) ## tests against a real API server (builds Kubernetes once: about five minutes)
@@ -145,6 +145,21 @@ ui-test: ui-vendor ## the pages of `kubectl holdfast ui` in Debian's Chromium (h
 	@# The screenshots are shown in docs/guides/ui.md.
 	@$(if $(UPDATE),optipng -quiet -o5 docs/images/ui-*.png,true)
 
+site/node_modules/.package-lock.json: site/package-lock.json
+	@cd site && npm ci --ignore-scripts --no-audit --no-fund --loglevel=error
+
+site: site/node_modules/.package-lock.json ## dist/site, the pages of docs as a static site (needs npm); SITE_BASE=/path/ SITE_REPOSITORY=https://…
+	$(call say,building dist/site)
+	@cd site && npx vitepress build
+
+test/ui/node_modules/.package-lock.json: test/ui/package-lock.json
+	@cd test/ui && npm ci --ignore-scripts --no-audit --no-fund --loglevel=error
+
+site-test: site test/ui/node_modules/.package-lock.json ## the site in Debian's Chromium: links, search, themes, keyboard, accessibility (two minutes; needs root if Chromium is to be installed)
+	$(call say,the site in Chromium)
+	@test -x /usr/bin/chromium || { apt-get -qq update && apt-get -qq install -y --no-install-recommends chromium fonts-dejavu-core; }
+	@cd test && go test -tags browser -count=1 -timeout 15m ./site/
+
 release-test: ## build a release for every platform twice and compare the runs (half an hour when nothing is cached)
 	@cd test && go test -tags release -count=1 -timeout 90m ./release/
 
@@ -169,7 +184,7 @@ e2e: cluster deploy $(if $(filter .,$(FOCUS))$(findstring Flux,$(FOCUS)),flux) $
 	$(call say,end-to-end tests)
 	@FOCUS='$(FOCUS)' STATE=$(STATE) GOTESTSUM='$(TOOL) gotestsum' test/run-e2e.sh -tags e2e -timeout 60m
 
-soak: alerts-test ui-test cluster deploy etcd-images mysql-images s3-image ## run the long versions of the end-to-end tests, and every promise with every kind (about 14 hours; FAILOVER_RUNS=1 saves three of them)
+soak: alerts-test ui-test site-test cluster deploy etcd-images mysql-images s3-image ## run the long versions of the end-to-end tests, and every promise with every kind (about 14 hours; FAILOVER_RUNS=1 saves three of them)
 	$(if $(filter .,$(FOCUS)),@HOLDFAST_HISTORIES=500000 HOLDFAST_SEED=$(or $(SEED),1000000) go test -count=1 -timeout 6h -run Histories ./internal/election/)
 	@FOCUS='$(if $(filter .,$(FOCUS)),TestSoak,$(FOCUS))' STATE=$(STATE) GOTESTSUM='$(TOOL) gotestsum' SEED=$(SEED) test/run-e2e.sh -tags 'e2e soak' -timeout 24h
 
@@ -208,6 +223,11 @@ builds: $(CLUSTER) ## what the local cluster is made of, without starting it
 demo: $(CLUSTER) ## create an example cluster, change an owned object and show how it is reverted
 	@CLUSTER=$(CLUSTER) STATE=$(STATE) MAKE=$(MAKE) test/demo/demo.sh
 
+recording: ## docs/images/drift.svg, from a drift in the cluster that make demo started
+	@mkdir -p dist docs/images
+	@cd test && go run ./recording record -title 'A drift is reverted' -out $(CURDIR)/dist/drift.cast -- env KUBECTL=$(KUBECTL) demo/drift.sh
+	@cd test && go run ./recording render -in $(CURDIR)/dist/drift.cast -out $(CURDIR)/docs/images/drift.svg
+
 bin/cluster: $(CLUSTER)
 
-.PHONY: ui-test ui-vendor alerts-test dashboards-test help build plugin generate check-generated shape lint unit api-test etcd-test postgres-test mysql-test argocd-test cluster cluster-down flux etcd-images mysql-images s3-image deploy image release release-test undeploy e2e soak chaos bench test checks program-test builds demo
+.PHONY: recording site site-test ui-test ui-vendor alerts-test dashboards-test help build plugin generate check-generated shape lint unit api-test etcd-test postgres-test mysql-test argocd-test cluster cluster-down flux etcd-images mysql-images s3-image deploy image release release-test undeploy e2e soak chaos bench test checks program-test builds demo

@@ -94,6 +94,11 @@ type CommonSpec struct {
 	// +kubebuilder:default={}
 	Network NetworkSpec `json:"network,omitzero"`
 
+	// Tuning says whether settings are recommended by what the members measured.
+	// Default: they are, in status.recommendations.
+	// +optional
+	Tuning TuningSpec `json:"tuning,omitzero"`
+
 	// Scheduling says where members run.
 	SchedulingSpec `json:",inline"`
 }

@@ -149,6 +149,14 @@ type CommonStatus struct {
 	// +optional
 	Insights *InsightsStatus `json:"insights,omitempty"`
 
+	// Recommendations about settings, the most urgent first. No condition rests on them.
+	// kubectl holdfast recommend writes a patch from them.
+	// +optional
+	// +listType=map
+	// +listMapKey=field
+	// +kubebuilder:validation:MaxItems=8
+	Recommendations []RecommendationStatus `json:"recommendations,omitempty"`
+
 	// LastHandledReconcileAt is the value of the annotation
 	// reconcile.fluxcd.io/requestedAt that was handled last.
 	// +optional

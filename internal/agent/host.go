@@ -22,6 +22,7 @@ import (
 	"github.com/holdfast-db/holdfast/internal/agent/identity"
 	"github.com/holdfast-db/holdfast/internal/agent/insights"
 	"github.com/holdfast-db/holdfast/internal/agent/statusserver"
+	"github.com/holdfast-db/holdfast/internal/agent/tuning"
 	"github.com/holdfast-db/holdfast/internal/agent/volumelock"
 	"github.com/holdfast-db/holdfast/internal/agentapi"
 )
@@ -52,6 +53,8 @@ type HostOptions struct {
 	Handlers map[string]http.Handler
 	// TextLog is how the database's text log is read; nil where it is not.
 	TextLog *insights.TextLog
+	// Measure measures the database for advice about settings.
+	Measure tuning.Measure
 	// RunDir is where the agent listens for programs of its container.
 	RunDir string
 	// Messages answer what other members post, by path; nil for none.
@@ -73,6 +76,8 @@ type Host struct {
 	Space *SpaceWatch
 	// Insights is what is found in the database's text log; nil where it is not read.
 	Insights *insights.Analyzer
+	// Tuning is what was measured of the database while the member led.
+	Tuning *tuning.Recorder
 	// Lock on the volume, once Loop has it.
 	Lock *volumelock.VolumeLock
 
@@ -99,6 +104,7 @@ func NewHost(o HostOptions) *Host {
 	if o.TextLog != nil {
 		h.Insights = insights.NewAnalyzer(*o.TextLog, o.Identity.Pod, o.Identity.PodUID)
 	}
+	h.Tuning = tuning.NewRecorder(o.Identity.Pod, o.Identity.PodUID)
 	h.Labeller = NewLabeller(o.Identity, o.Client, h.ListMembers, o.Log)
 	h.Labeller.SetRole(v1alpha1.RoleMember)
 	return h
@@ -152,6 +158,11 @@ func (h *Host) startServers(ctx context.Context, refresh func(context.Context), 
 	go h.Labeller.FollowRole(ctx)
 	go h.Space.Follow(ctx, h.Store)
 	h.followInsights(ctx)
+	if h.o.Measure != nil {
+		go h.Tuning.Follow(ctx, h.o.Measure, func(revision string) {
+			h.Store.Update(func(s *agentapi.Status) { s.TuningRevision = revision })
+		})
+	}
 
 	failed := make(chan error, 2)
 	serve := func(address string, run func(net.Listener) error) error {
@@ -168,6 +179,7 @@ func (h *Host) startServers(ctx context.Context, refresh func(context.Context), 
 		if h.Insights != nil {
 			mux.Handle("GET "+agentapi.InsightsPath, statusserver.RequireMember(h.Insights))
 		}
+		mux.Handle("GET "+agentapi.TuningPath, statusserver.RequireMember(h.Tuning))
 		for path, handler := range h.o.Handlers {
 			mux.Handle("GET "+path, statusserver.RequireMember(handler))
 		}

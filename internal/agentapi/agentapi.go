@@ -8,7 +8,7 @@
 // parameters after=<Status.Revision> and wait=<Go duration> it answers when the
 // status has another revision, or when the wait is over. With FlushQuery=true a
 // primary first flushes a record of its own, and says whether that succeeded.
-// At InsightsPath it answers Insights.
+// At InsightsPath it answers Insights, and at TuningPath Tuning.
 // The common name of its certificate identifies a client: OperatorName for the
 // operator, MemberName for the cluster's members; others are refused.
 package agentapi

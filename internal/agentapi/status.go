@@ -175,6 +175,9 @@ type Status struct {
 	// InsightsRevision changes when InsightsPath answers something that a status reports,
 	// at most once in ten minutes; empty before the first.
 	InsightsRevision string `json:"insightsRevision,omitempty"`
+	// TuningRevision changes when TuningPath answers something new, at most once in ten
+	// minutes; empty before the first, and of a member that does not lead.
+	TuningRevision string `json:"tuningRevision,omitempty"`
 	// Details that only one engine has.
 	Details map[string]string `json:"details,omitempty"`
 

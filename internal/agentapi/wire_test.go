@@ -139,6 +139,26 @@ func TestInsightsOnTheWire(t *testing.T) {
 	}
 }
 
+// Tuning is read and written as it is recorded.
+func TestTuningOnTheWire(t *testing.T) {
+	recorded, err := os.ReadFile(filepath.Join("testdata", "tuning.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var tuning Tuning
+	if err := json.Unmarshal(recorded, &tuning); err != nil || len(tuning.Slots) != 1 || tuning.Slots[0].Sums[TuningTempBytes] != 1<<20 {
+		t.Fatalf("%v: %+v", err, tuning)
+	}
+	written, err := json.Marshal(tuning)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var want, got any
+	if err := errors.Join(json.Unmarshal(recorded, &want), json.Unmarshal(written, &got)); err != nil || !reflect.DeepEqual(got, want) {
+		t.Errorf("%v: written %s", err, written)
+	}
+}
+
 // Every field of the wire types is in some recorded object, so that none is
 // renamed unnoticed; and no two embedded types have a key in common, which
 // encoding/json would drop.
@@ -150,6 +170,7 @@ func TestWireIsRecordedInFull(t *testing.T) {
 		{[]reflect.Type{reflect.TypeFor[Status](), reflect.TypeFor[postgresapi.ReplicationStatus](), reflect.TypeFor[etcdapi.GroupStatus](), reflect.TypeFor[mysqlapi.GroupStatus]()}, []string{"status_postgres.json", "status_etcd.json", "status_mysql.json"}},
 		{[]reflect.Type{reflect.TypeFor[mysqlapi.MemberReport]()}, []string{"report_mysql.json"}},
 		{[]reflect.Type{reflect.TypeFor[Insights]()}, []string{"insights.json"}},
+		{[]reflect.Type{reflect.TypeFor[Tuning]()}, []string{"tuning.json"}},
 		{[]reflect.Type{reflect.TypeFor[ClusterConfig]()}, []string{"config_postgres.json", "config_etcd.json", "config_mysql.json"}},
 	} {
 		recorded := map[string]bool{}

@@ -73,6 +73,19 @@ func (a *agent) askStatus(ctx context.Context, revision string, flush bool) (*ag
 	return a.decodeStatus(body)
 }
 
+// askTuning fetches what the member measured of its database.
+func (a *agent) askTuning(ctx context.Context) (*agentapi.Tuning, error) {
+	body, err := a.askPath(ctx, agentapi.TuningPath, nil, answerTimeout)
+	if err != nil {
+		return nil, err
+	}
+	measured := new(agentapi.Tuning)
+	if err := json.Unmarshal(body, measured); err != nil {
+		return nil, err
+	}
+	return measured, a.checkPod(measured.PodUID)
+}
+
 // askInsights fetches what the member found in its database's text log.
 func (a *agent) askInsights(ctx context.Context) (*agentapi.Insights, error) {
 	body, err := a.askPath(ctx, agentapi.InsightsPath, nil, answerTimeout)

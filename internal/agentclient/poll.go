@@ -56,6 +56,7 @@ func (p *Poller) pollMember(ctx context.Context, name types.NamespacedName, m *m
 		revision = status.Revision
 		p.recordAnswer(ctx, name, m, began, status)
 		p.followInsights(ctx, name, m, a, status)
+		p.followTuning(ctx, name, m, a, status)
 		p.sleepFor(ctx, minPause-p.opts.Clock.Since(began))
 	}
 }
@@ -124,6 +125,28 @@ func (p *Poller) followInsights(ctx context.Context, name types.NamespacedName, 
 	defer p.mu.Unlock()
 	if ctx.Err() == nil {
 		m.observation.Insights = insights
+		p.wake(name)
+	}
+}
+
+// followTuning asks for what the member measured when it reports something new, which it
+// does at most once in ten minutes. That it fails is no failure of the member.
+func (p *Poller) followTuning(ctx context.Context, name types.NamespacedName, m *member, a *agent, status *agentapi.Status) {
+	p.mu.Lock()
+	held := m.observation.Tuning
+	p.mu.Unlock()
+	if status.TuningRevision == "" || held != nil && held.Revision == status.TuningRevision {
+		return
+	}
+	measured, err := a.askTuning(ctx)
+	if err != nil {
+		p.opts.Log.V(1).Info("Measurements for tuning are missing", "cluster", name, "member", m.Pod, "reason", err.Error())
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if ctx.Err() == nil {
+		m.observation.Tuning = measured
 		p.wake(name)
 	}
 }

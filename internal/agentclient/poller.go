@@ -64,6 +64,8 @@ type Observation struct {
 	// Insights is what the member found in its database's text log, without notices,
 	// statements and SQLSTATEs; nil before the first. Not to be changed.
 	Insights *agentapi.Insights
+	// Tuning is what the member measured of its database while it led; nil for nothing.
+	Tuning *agentapi.Tuning
 	// Asked is when the question was sent that Status answers, and At when Status
 	// arrived, by the operator's clock. What a member says was true after Asked.
 	Asked, At time.Time

@@ -77,6 +77,7 @@ type fakeAgent struct {
 	stuck    atomic.Bool // it flushes nothing
 	mu       sync.Mutex
 	insights func(http.ResponseWriter)
+	tuning   func(http.ResponseWriter)
 	status   agentapi.Status
 	changed  chan struct{}
 	requests int
@@ -121,6 +122,12 @@ func (f *fakeAgent) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		insights := f.insights
 		f.mu.Unlock()
 		insights(w)
+		return
+	}
+	if r.URL.Path == agentapi.TuningPath {
+		tuning := f.tuning
+		f.mu.Unlock()
+		tuning(w)
 		return
 	}
 	f.requests++

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -61,6 +62,8 @@ type simulation struct {
 	silent bool
 	// insights are what members found in their text logs, by class.
 	insights []agentapi.Insight
+	// measured is what the first member measured of its database; nil for nothing.
+	measured []agentapi.TuningSlot
 	// also changes what agents say; nil for nothing.
 	also func(m *agentapi.Status)
 	// unpullable is why the database's image cannot be had; empty where it can.
@@ -207,6 +210,9 @@ func (s *simulation) answer(status *agentapi.Status) agentclient.Observation {
 	o := agentclient.Observation{Status: status}
 	if status != nil && s.insights != nil {
 		o.Insights = &agentapi.Insights{Pod: status.Pod, PodUID: status.PodUID, Classes: s.insights}
+	}
+	if status != nil && s.measured != nil && strings.HasSuffix(status.Pod, "-0") {
+		o.Tuning = &agentapi.Tuning{Pod: status.Pod, PodUID: status.PodUID, Slots: s.measured}
 	}
 	return o
 }

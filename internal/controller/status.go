@@ -167,6 +167,7 @@ func fillReport[C v1alpha1.Cluster](st *v1alpha1.CommonStatus, p *pass[C]) {
 	}
 	st.Requests, st.Schedules = r.Requests, slices.Clone(r.Schedules)
 	st.Archive, st.Election, st.Insights = r.Archive, r.Election, r.Insights
+	st.Recommendations = r.Recommendations
 	st.Restore, st.Import = p.restored.status, p.imported.status
 	if p.backups.Known {
 		st.LastBackup, st.NextBackup, st.StoreCheck = p.backups.Last, nil, p.store.check

@@ -134,6 +134,8 @@ type Report struct {
 	Schedules                                                              []v1alpha1.ScheduleStatus
 	// Insights of the members' text logs; nil for none.
 	Insights *v1alpha1.InsightsStatus
+	// Recommendations about settings.
+	Recommendations []v1alpha1.RecommendationStatus
 	// Election of the members; nil of a kind whose members hold none.
 	Election *v1alpha1.ElectionStatus
 	// Archive of the WAL; nil for none. Backups are none of the engine's, so its

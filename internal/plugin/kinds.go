@@ -86,6 +86,11 @@ func (k kind) listClusters(ctx context.Context, r client.Reader, namespace strin
 	if err := r.List(ctx, list, client.InNamespace(namespace)); err != nil {
 		return nil, err
 	}
+	return k.itemsOf(list)
+}
+
+// itemsOf a list of the kind.
+func (k kind) itemsOf(list client.ObjectList) ([]v1alpha1.Cluster, error) {
 	var all []v1alpha1.Cluster
 	err := meta.EachListItem(list, func(obj runtime.Object) error {
 		if c, is := obj.(v1alpha1.Cluster); is {

@@ -46,7 +46,7 @@ func verbCommands(s *session) []*cobra.Command {
 	verbs := []*cobra.Command{
 		statusCommand(s), driftCommand(s), suspendCommand(s), resumeCommand(s), reconcileCommand(s), backupCommand(s),
 		planCommand(s), switchoverCommand(s), promoteCommand(s), discardVolumeCommand(s),
-		shellCommand(s), logsCommand(s), insightsCommand(s), credentialsCommand(s), uiCommand(s),
+		shellCommand(s), logsCommand(s), insightsCommand(s), recommendCommand(s), credentialsCommand(s), uiCommand(s),
 	}
 	for _, k := range allKinds() {
 		verbs = append(verbs, clientCommand(s, k))

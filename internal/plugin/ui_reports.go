@@ -3,6 +3,7 @@ package plugin
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"net/url"
 	"slices"
@@ -11,8 +12,6 @@ import (
 	"github.com/spf13/cobra"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
@@ -53,19 +52,19 @@ type FleetEntry struct {
 	Replicas      int32 `json:"replicas"`
 	Suspended     bool  `json:"suspended,omitempty"`
 	// Message of Ready, and Synced's reason.
-	Message         string                 `json:"message,omitempty"`
-	Synced          string                 `json:"synced,omitempty"`
-	Drift           []v1alpha1.DriftRecord `json:"drift,omitempty"`
-	Backups         *BackupsReport         `json:"backups,omitempty"`
-	Insights        []InsightClass         `json:"insights,omitempty"`
-	Recommendations []any                  `json:"recommendations,omitempty"`
+	Message         string                          `json:"message,omitempty"`
+	Synced          string                          `json:"synced,omitempty"`
+	Drift           []v1alpha1.DriftRecord          `json:"drift,omitempty"`
+	Backups         *BackupsReport                  `json:"backups,omitempty"`
+	Insights        []InsightClass                  `json:"insights,omitempty"`
+	Recommendations []v1alpha1.RecommendationStatus `json:"recommendations,omitempty"`
 }
 
 // ClusterReport is one cluster in full.
 type ClusterReport struct {
 	Report          `json:",inline"`
-	Insights        []InsightClass `json:"insights"`
-	Recommendations []any          `json:"recommendations,omitempty"`
+	Insights        []InsightClass                  `json:"insights"`
+	Recommendations []v1alpha1.RecommendationStatus `json:"recommendations,omitempty"`
 }
 
 // BackupReport is one Backup.
@@ -111,24 +110,18 @@ func (o *uiOptions) listWhereAllowed(ctx context.Context, list client.ObjectList
 	return namespace, notes, err
 }
 
-// reportFleet lists each kind once. Objects are read without the types' schema, so that
-// the recommendations of an operator that is newer than this plugin are shown.
+// reportFleet lists each kind once.
 func (o *uiOptions) reportFleet(ctx context.Context) (FleetReport, error) {
 	r := FleetReport{Clusters: []FleetEntry{}}
 	var asked answers
 	for _, k := range allKinds() {
-		list := &unstructured.UnstructuredList{}
-		list.SetGroupVersionKind(k.gvk.GroupVersion().WithKind(k.gvk.Kind + "List"))
+		list := k.newList()
 		namespace, notes, err := o.listWhereAllowed(ctx, list, k.gvk.Kind)
-		asked.addAnswer(err, "%s", k.gvk.Kind)
+		items, broken := k.itemsOf(list)
+		asked.addAnswer(errors.Join(err, broken), "%s", k.gvk.Kind)
 		r.Namespace, r.Unknown = namespace, append(r.Unknown, notes...)
-		for i := range list.Items {
-			entry, err := newFleetEntry(k, &list.Items[i])
-			if err != nil {
-				r.Unknown = append(r.Unknown, err.Error())
-				continue
-			}
-			r.Clusters = append(r.Clusters, entry)
+		for _, c := range items {
+			r.Clusters = append(r.Clusters, newFleetEntry(k, c))
 		}
 	}
 	err := asked.joinErrors()
@@ -144,33 +137,7 @@ func (o *uiOptions) reportFleet(ctx context.Context) (FleetReport, error) {
 	return r, nil
 }
 
-// typedCluster is a cluster of an object that was read without its type.
-func typedCluster(k kind, u *unstructured.Unstructured) (v1alpha1.Cluster, error) {
-	c := k.newCluster()
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, c); err != nil {
-		return nil, fmt.Errorf("%s %s/%s: %w", k.gvk.Kind, u.GetNamespace(), u.GetName(), err)
-	}
-	c.GetObjectKind().SetGroupVersionKind(k.gvk)
-	return c, nil
-}
-
-// recommendations that the operator recorded, whichever fields they have.
-func recommendations(u *unstructured.Unstructured) []any {
-	value, found, err := unstructured.NestedFieldNoCopy(u.Object, "status", "recommendations")
-	if !found || err != nil {
-		return nil
-	}
-	if list, is := value.([]any); is {
-		return list
-	}
-	return []any{value}
-}
-
-func newFleetEntry(k kind, u *unstructured.Unstructured) (FleetEntry, error) {
-	c, err := typedCluster(k, u)
-	if err != nil {
-		return FleetEntry{}, err
-	}
+func newFleetEntry(k kind, c v1alpha1.Cluster) FleetEntry {
 	st := c.CommonStatus()
 	var from Report
 	from.addBackups(c)
@@ -180,12 +147,12 @@ func newFleetEntry(k kind, u *unstructured.Unstructured) (FleetEntry, error) {
 		ReadyReplicas: st.ReadyReplicas, Replicas: int32(c.Common().DesiredReplicas()), Suspended: c.Common().Suspend,
 		Message: findCondition(st.Conditions, v1alpha1.ConditionReady).Message,
 		Synced:  findCondition(st.Conditions, v1alpha1.ConditionSynced).Reason,
-		Backups: from.Backups, Insights: statusInsights(c).Classes, Recommendations: recommendations(u),
+		Backups: from.Backups, Insights: statusInsights(c).Classes, Recommendations: st.Recommendations,
 	}
 	if st.Drift != nil {
 		e.Drift = st.Drift.Last
 	}
-	return e, nil
+	return e
 }
 
 // reportCluster is the cluster that the query names by kind, namespace and name.
@@ -194,16 +161,11 @@ func (o *uiOptions) reportCluster(ctx context.Context, q url.Values) (ClusterRep
 		if k.gvk.Kind != q.Get("kind") {
 			continue
 		}
-		u := &unstructured.Unstructured{}
-		u.SetGroupVersionKind(k.gvk)
-		if err := o.client.Get(ctx, client.ObjectKey{Namespace: q.Get("namespace"), Name: q.Get("name")}, u); err != nil {
-			return ClusterReport{}, err
-		}
-		c, err := typedCluster(k, u)
+		c, err := k.getCluster(ctx, o.client, client.ObjectKey{Namespace: q.Get("namespace"), Name: q.Get("name")})
 		if err != nil {
 			return ClusterReport{}, err
 		}
-		return ClusterReport{Report: o.gatherReport(ctx, c), Insights: statusInsights(c).Classes, Recommendations: recommendations(u)}, nil
+		return ClusterReport{Report: o.gatherReport(ctx, c), Insights: statusInsights(c).Classes, Recommendations: c.CommonStatus().Recommendations}, nil
 	}
 	return ClusterReport{}, fmt.Errorf("%q is no kind of cluster: use one of %s", q.Get("kind"), strings.Join(kindNames(), ", "))
 }

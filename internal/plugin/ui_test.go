@@ -14,7 +14,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
@@ -69,30 +68,15 @@ func uiWith(t *testing.T, allowed func(kind, namespace string) bool, objects ...
 
 var errOnlyRead = errors.New("the pages only read")
 
-// recommended is a cluster whose status has a recommendation of a newer operator.
-func recommended(t *testing.T) *unstructured.Unstructured {
-	t.Helper()
-	c := clusterOfThree()
-	c.Status.Phase = "Ready"
-	c.Status.Conditions = append(c.Status.Conditions, metav1.Condition{Type: v1alpha1.ConditionSynced, Status: metav1.ConditionFalse, Reason: "Drifted"})
-	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(c)
-	if err != nil {
-		t.Fatal(err)
-	}
-	u := &unstructured.Unstructured{Object: content}
-	u.SetGroupVersionKind(postgresKind().gvk)
-	if err := unstructured.SetNestedSlice(u.Object, []any{map[string]any{"parameter": "work_mem"}}, "status", "recommendations"); err != nil {
-		t.Fatal(err)
-	}
-	return u
-}
-
 func everything(string, string) bool { return true }
 
 func TestFleetEntry(t *testing.T) {
-	e, err := newFleetEntry(postgresKind(), recommended(t))
-	if err != nil || e.Name != "orders" || e.Phase != "Ready" || e.Synced != "Drifted" || e.Backups == nil || len(e.Recommendations) != 1 {
-		t.Errorf("%+v, %v", e, err)
+	c := clusterWithAdvice()
+	c.Status.Phase = "Ready"
+	c.Status.Conditions = append(c.Status.Conditions, metav1.Condition{Type: v1alpha1.ConditionSynced, Status: metav1.ConditionFalse, Reason: "Drifted"})
+	e := newFleetEntry(postgresKind(), c)
+	if e.Name != "orders" || e.Phase != "Ready" || e.Synced != "Drifted" || e.Backups == nil || len(e.Recommendations) != 2 || e.Recommendations[0].Value != "2GB" {
+		t.Errorf("%+v", e)
 	}
 }
 

@@ -14,7 +14,6 @@ say() {
   printf '\n\033[1m==> %d of %d, after %dm%02ds: %s\033[0m\n' "$step" "$steps" $((SECONDS / 60)) $((SECONDS % 60)) "$*"
 }
 k() { "$KUBECTL" "$@"; }
-drifts() { k -n demo get pg orders -o jsonpath='{range .status.drift.last[*]}{.time} {.object} {.path} {.manager} {.operation} {.action}{"\n"}{end}'; }
 
 line=$(sed -n 's/^ *version: "\([0-9]*\).*/\1/p' examples/postgrescluster.yaml | head -n 1)
 
@@ -59,17 +58,7 @@ sleep 1
 k -n demo exec orders-1 -c postgres -- psql -h /run/holdfast -U postgres app -c 'select count(*), max(at) from visits'
 
 say "a user edits the read-write Service by hand, so that its clients reach replicas"
-before=$(drifts | wc -l)
-k -n demo patch service orders-rw --type merge --field-manager a-user -p '{"spec":{"selector":{"holdfast.dev/role":"replica"}}}'
-for _ in $(seq 100); do
-  [ "$(drifts | wc -l)" -gt "$before" ] && break
-  sleep 0.1
-done
-echo "The drift was detected, attributed to its field manager and reverted:"
-drifts | head -n 1
-selector=$(k -n demo get service orders-rw -o jsonpath='{.spec.selector.holdfast\.dev/role}')
-echo "orders-rw selects the role: $selector"
-[ "$selector" = primary ] || { echo "the drift was not reverted"; exit 1; }
+KUBECTL=$KUBECTL test/demo/drift.sh
 
 printf '\n\033[1m==> done after %dm%02ds. The cluster keeps running. To look further:\033[0m\n' $((SECONDS / 60)) $((SECONDS % 60))
 cat <<END

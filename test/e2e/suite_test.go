@@ -93,6 +93,7 @@ var ofPostgres = []part{
 	{"UI", testUI},
 	{"DocsRun", docsRun},
 	{"RecoveryGuide", recoveryGuide},
+	{"MigrateGuide", migrateGuide},
 }
 
 // ofEtcd are those of etcd alone.

@@ -40,7 +40,7 @@ var leftToSoak = []string{
 	"FrozenPrimary", "FailedBackupsLetGo", "Lag", "AgentDies", "OutdatedPrimaryCrashes", "RetainOtherNames", "OtherMajorAdopted", "MovingTag", "VolumeGrows",
 	"OwnCertificate", "EtcdUnreachable", "EtcdLostVolumes", "EtcdFull", "EtcdPlugin", "BackupVolumeFull", "SlowStore", "StoreInterrupted",
 	"FluxSuspend", "FluxAutoscaler", "FluxHandEdits", "FluxBadCommit", "FailoverFaults", "DatabaseSeed", "EtcdKilledPods", "HungServer", "Plugin", "Settings",
-	"StoreArchives", "OwnCA", "EtcdStoreDamaged", "VolumesGrowThemselves",
+	"StoreArchives", "OwnCA", "EtcdStoreDamaged", "VolumesGrowThemselves", "MigrateGuide",
 }
 
 // runsAll says whether all end-to-end tests are run, and not some by name.

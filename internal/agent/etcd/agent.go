@@ -15,6 +15,7 @@ import (
 	"github.com/holdfast-db/holdfast/internal/agent/leaseclient"
 	"github.com/holdfast-db/holdfast/internal/agent/process"
 	"github.com/holdfast-db/holdfast/internal/agent/statusserver"
+	"github.com/holdfast-db/holdfast/internal/agent/tuning"
 	"github.com/holdfast-db/holdfast/internal/agentapi"
 	"github.com/holdfast-db/holdfast/internal/agentapi/etcdapi"
 	"github.com/holdfast-db/holdfast/internal/loginsight"
@@ -73,6 +74,7 @@ func newAgent(ctx context.Context, o Options) (*etcdAgent, error) {
 		OmitMoving: omitMoving,
 		// JSON is read as a whole, so more of a line is taken.
 		TextLog: &insights.TextLog{Parse: loginsight.ParseEtcd, Longest: 4 << 10},
+		Measure: func(context.Context) *tuning.Sample { return measureTuning(a.Store.Get()) },
 		RunDir:  o.RunDir,
 	})
 	a.local = newLocal(a.Certificates, o)

@@ -12,11 +12,11 @@ const (
 	// attemptLimit is the most that one attempt counts for: while this process
 	// itself stood still, nothing was asked.
 	attemptLimit = 5 * time.Second
-	// connectTime is how long one attempt to connect may take, and patientTime how
+	// connectTime is how long one attempt to connect may take, and PatientTime how
 	// long once the silence has lasted for silentLimit: a database that is short of
 	// CPU time may accept slowly, and is not to be ended for that again and again.
 	connectTime = 3 * time.Second
-	patientTime = 20 * time.Second
+	PatientTime = 20 * time.Second
 )
 
 // Answers follows whether a process answers who asks it. It counts the time in
@@ -44,7 +44,7 @@ func (a Answers) connectLimit() time.Duration {
 	if a.Serving() {
 		return connectTime
 	}
-	return patientTime
+	return PatientTime
 }
 
 // pauseAfter is how long to wait after an attempt that took so long.

@@ -83,7 +83,7 @@ func TestAnswersOfASlowDatabase(t *testing.T) {
 		if a.Hung() != c.hung {
 			t.Errorf("accepts %s: hung %v after %s", name, a.Hung(), a.Silent())
 		}
-		if a.Hung() && (a.Silent() < HungLimit || a.Silent() > HungLimit+patientTime+2*s) {
+		if a.Hung() && (a.Silent() < HungLimit || a.Silent() > HungLimit+PatientTime+2*s) {
 			t.Errorf("accepts %s: hung after %s", name, a.Silent())
 		}
 	}

@@ -3,6 +3,7 @@ package health
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"sync"
@@ -33,15 +34,24 @@ type Health struct {
 
 	mu      sync.Mutex
 	answers Answers
+	// symptom is what was wrong at the last attempt in vain.
+	symptom string
 	// disk says that a process of the database waited for a disk when it was
 	// looked at last.
 	disk bool
 	hung chan struct{}
 }
 
+// ErrUnanswered is what an attempt fails with where the database accepts connections, but
+// answers no query of its agent.
+var ErrUnanswered = errors.New("answers no query of its agent")
+
+// unaccepted is the symptom of every other attempt in vain.
+const unaccepted = "accepts no new connection"
+
 // NewHealth is that of a database that has just started.
 func NewHealth(database string, log *slog.Logger) *Health {
-	return &Health{Database: database, Log: log, hung: make(chan struct{}, 1)}
+	return &Health{Database: database, Log: log, symptom: unaccepted, hung: make(chan struct{}, 1)}
 }
 
 // Hung yields once the database has accepted nothing for HungLimit.
@@ -49,7 +59,9 @@ func (h *Health) Hung() <-chan struct{} { return h.hung }
 
 // HungError is what ended a run of the database.
 func (h *Health) HungError() error {
-	return fmt.Errorf("%s accepted no new connection for %s: it was killed, and is started again", h.Database, HungLimit)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return fmt.Errorf("%s %s for %s: it was killed, and is started again", h.Database, h.symptom, HungLimit)
 }
 
 // Serving says whether clients may be sent to the database, and if not, why.
@@ -60,9 +72,21 @@ func (h *Health) Serving() (serving bool, message string) {
 	case h.answers.Serving():
 		return true, ""
 	case h.disk:
-		return false, h.Database + " accepts no new connection, and waits for its disk: check the node and the volume's storage; it is not restarted while it waits"
+		return false, h.Database + " " + h.symptom + ", and waits for its disk: check the node and the volume's storage; it is not restarted while it waits"
 	default:
-		return false, fmt.Sprintf("%s accepts no new connection: it is killed and started again when that lasts %s", h.Database, HungLimit)
+		return false, fmt.Sprintf("%s %s: it is killed and started again when that lasts %s", h.Database, h.symptom, HungLimit)
+	}
+}
+
+// recordSymptom records what was wrong at an attempt; nil where nothing was.
+func (h *Health) recordSymptom(err error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	switch {
+	case errors.Is(err, ErrUnanswered):
+		h.symptom = ErrUnanswered.Error()
+	case err != nil:
+		h.symptom = unaccepted
 	}
 }
 
@@ -87,6 +111,7 @@ func (h *Health) Follow(ctx context.Context, lock *volumelock.VolumeLock, connec
 		if ctx.Err() != nil {
 			return
 		}
+		h.recordSymptom(err)
 		before := answers
 		answers = answers.observeConnect(began, clock.Boottime(), err == nil)
 		h.recordAnswers(answers, disk && !answers.Serving())
@@ -94,7 +119,7 @@ func (h *Health) Follow(ctx context.Context, lock *volumelock.VolumeLock, connec
 		disk = !answers.Serving() && lock.WaitsForDisk()
 		h.recordAnswers(answers, disk)
 		if answers.Serving() != before.Serving() {
-			h.Log.Warn("new connections to the database", "accepted", answers.Serving(), "error", fmt.Sprint(err), "waitsForDisk", disk)
+			h.Log.Warn("whether the database answers has changed", "answers", answers.Serving(), "error", fmt.Sprint(err), "waitsForDisk", disk)
 		}
 		if answers.Hung() && !disk {
 			select {

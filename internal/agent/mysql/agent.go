@@ -21,6 +21,7 @@ import (
 	"github.com/holdfast-db/holdfast/internal/agent/mysql/settings"
 	"github.com/holdfast-db/holdfast/internal/agent/process"
 	"github.com/holdfast-db/holdfast/internal/agent/statusserver"
+	"github.com/holdfast-db/holdfast/internal/agent/tuning"
 	"github.com/holdfast-db/holdfast/internal/agentapi"
 	"github.com/holdfast-db/holdfast/internal/agentapi/mysqlapi"
 	"github.com/holdfast-db/holdfast/internal/loginsight"
@@ -92,6 +93,7 @@ func newAgent(ctx context.Context, o Options) (*mysqlAgent, error) {
 		Allocate:   func() error { return diskspace.AllocateIn(o.DataDir) },
 		OmitMoving: omitMoving, MarkDown: markDown,
 		TextLog: &insights.TextLog{Parse: loginsight.ParseMySQL},
+		Measure: func(ctx context.Context) *tuning.Sample { return a.measureTuning(ctx) },
 		RunDir:  o.RunDir,
 	})
 	a.Labeller.LimitPrimary(a.leads.Load)

@@ -11,6 +11,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/holdfast-db/holdfast/internal/agent/clock"
+	"github.com/holdfast-db/holdfast/internal/agent/health"
 	"github.com/holdfast-db/holdfast/internal/agent/mysql/datavolume"
 	"github.com/holdfast-db/holdfast/internal/agent/mysql/group"
 	"github.com/holdfast-db/holdfast/internal/agent/mysql/startplan"
@@ -33,13 +34,18 @@ type groupLoop struct {
 	claimed int64
 	// waiting is how often in a row it had to wait.
 	waiting int
-	// under is the action that is under way; nil for none.
+	// under is the action that is under way since begun; nil for none.
 	under chan error
+	begun time.Duration
+	// observeLimit is how long the server may take to answer.
+	observeLimit time.Duration
 	// inGroup says that the server was in the group when it was observed last.
 	inGroup bool
 }
 
-func newGroupLoop(r *serverRun) *groupLoop { return &groupLoop{run: r} }
+func newGroupLoop(r *serverRun) *groupLoop {
+	return &groupLoop{run: r, observeLimit: group.ObserveLimit}
+}
 
 // follow repeats steps until ctx ends, and then until what is under way has ended.
 func (g *groupLoop) follow(ctx context.Context) {
@@ -58,7 +64,9 @@ func (g *groupLoop) step(ctx context.Context) time.Duration {
 	g.endAction()
 	// Observed after the action has ended: what was true before it does not count.
 	began := clock.Boottime()
-	o, err := g.run.client().Observe(ctx)
+	o, err := g.run.observer().ObserveWithin(ctx, g.observeLimit)
+	g.run.member.setUnanswered(g.findSilence(err))
+	g.setPatience(clock.Boottime()-began, err)
 	switch {
 	case err != nil:
 		g.run.member.reportSilent()
@@ -81,6 +89,31 @@ func (g *groupLoop) step(ctx context.Context) time.Duration {
 		g.run.o.Log.Warn("the server has left the group")
 	}
 	return g.stepDetached(ctx, o)
+}
+
+// beginLimit is how long the server may be silent because it joins a group or starts one.
+const beginLimit = 3 * time.Minute
+
+// findSilence is the error of an observation that the server did not answer in time; nil for
+// another, or none. A refusal is an answer: another start would not change it. While the
+// member joins a group or starts one, the server may be slow to answer.
+func (g *groupLoop) findSilence(err error) error {
+	begins := g.under != nil && clock.Boottime()-g.begun < beginLimit
+	if begins || !errors.Is(err, context.DeadlineExceeded) {
+		return nil
+	}
+	return err
+}
+
+// setPatience gives a server that did not answer in time longer for the next answers, until
+// one comes soon again: one that is slow is not to leave its Services and come back in turns.
+func (g *groupLoop) setPatience(took time.Duration, err error) {
+	switch {
+	case errors.Is(err, context.DeadlineExceeded):
+		g.observeLimit = health.PatientTime
+	case err == nil && took < group.ObserveLimit/2:
+		g.observeLimit = group.ObserveLimit
+	}
 }
 
 // endAction takes in the end of what was under way.
@@ -230,7 +263,7 @@ func (g *groupLoop) act(ctx context.Context, o group.Observation, s group.Situat
 		g.report(o, agentapi.StateRecovering, p)
 		return g.writeRecord(ctx, p)
 	case group.Join:
-		g.begin(ctx, o, "joins the group", func(ctx context.Context) error { return g.run.client().Join(ctx, p.ReplicationName, p.SingleLeader) })
+		g.begin(ctx, o, "joins the group", func(ctx context.Context) error { return g.join(ctx, p) })
 		return observeInterval
 	case group.ClaimBoot:
 		return g.claim(ctx, o, s, p, recovery)
@@ -257,8 +290,19 @@ func (g *groupLoop) begin(ctx context.Context, o group.Observation, message stri
 	g.starting = true
 	g.run.member.reportDetached(o, detachedState{state: agentapi.StateRecovering, message: message, starting: true})
 	g.run.o.Log.Info(message)
-	g.under = make(chan error, 1)
+	g.under, g.begun = make(chan error, 1), clock.Boottime()
 	go func(under chan<- error) { under <- do(ctx) }(g.under)
+}
+
+// joinPause is between two members that join at the same time.
+const joinPause = 400 * time.Millisecond
+
+// join has a member of the group let the server in, when it is its turn.
+func (g *groupLoop) join(ctx context.Context, p group.Plan) error {
+	if !clock.Sleep(ctx, time.Duration(p.Turn)*joinPause) {
+		return ctx.Err()
+	}
+	return g.run.client().Join(ctx, p.ReplicationName, p.SingleLeader, p.Seeds...)
 }
 
 // claim records the claim to start the group, after it is reported: the others look after

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/holdfast-db/holdfast/internal/agent/mysql/group"
 	"github.com/holdfast-db/holdfast/internal/agentapi"
@@ -41,7 +42,8 @@ func (noRows) Close() error              { return nil }
 func (noRows) Next([]driver.Value) error { return io.EOF }
 
 // The statements by which a server starts its part in a group: it stops before, which forgets what an
-// earlier start meant, is set to agree as the group does, and starts in the end.
+// earlier start meant, is set to agree as the group does, and to ask its members, and starts in the
+// end.
 func TestStatementsThatStartAGroup(t *testing.T) {
 	const leader = "SET GLOBAL group_replication_paxos_single_leader = "
 	for name, c := range map[string]struct {
@@ -50,8 +52,8 @@ func TestStatementsThatStartAGroup(t *testing.T) {
 		excluded string
 	}{
 		"a group with a leader is joined": {
-			group.Plan{Action: group.Join, ReplicationName: "g", SingleLeader: true},
-			[]string{"STOP GROUP_REPLICATION", "SET GLOBAL super_read_only = ON", leader + "true", "SET GLOBAL group_replication_bootstrap_group = OFF", "START GROUP_REPLICATION"},
+			group.Plan{Action: group.Join, ReplicationName: "g", SingleLeader: true, Seeds: []string{"orders-1:3306", "orders-2:3306"}, Turn: 1},
+			[]string{"STOP GROUP_REPLICATION", "SET GLOBAL super_read_only = ON", leader + "true", "SET GLOBAL group_replication_bootstrap_group = OFF", "SET GLOBAL group_replication_group_seeds = 'orders-1:3306,orders-2:3306'", "START GROUP_REPLICATION"},
 			leader + "false",
 		},
 		"a group that takes turns is joined": {
@@ -90,5 +92,18 @@ func TestStatementsThatStartAGroup(t *testing.T) {
 				t.Errorf("%q was said: %q", c.excluded, statements)
 			}
 		})
+	}
+}
+
+// A member whose turn has not come says nothing to the server.
+func TestMemberAwaitsItsTurn(t *testing.T) {
+	r := newTestRun(t, agentapi.ClusterConfig{})
+	var statements []string
+	r.db = sql.OpenDB(recorder{&sync.Mutex{}, &statements})
+	t.Cleanup(func() { _ = r.db.Close() })
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+	defer cancel()
+	if err := newGroupLoop(r).join(ctx, group.Plan{Turn: 1}); err == nil || len(statements) > 0 {
+		t.Errorf("%v, %q", err, statements)
 	}
 }

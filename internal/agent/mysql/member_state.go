@@ -1,12 +1,14 @@
 package mysql
 
 import (
+	"fmt"
 	"regexp"
 	"sync"
 	"time"
 
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
 	"github.com/holdfast-db/holdfast/internal/agent/clock"
+	"github.com/holdfast-db/holdfast/internal/agent/health"
 	"github.com/holdfast-db/holdfast/internal/agent/mysql/group"
 	"github.com/holdfast-db/holdfast/internal/agent/mysql/serving"
 	"github.com/holdfast-db/holdfast/internal/agentapi"
@@ -43,6 +45,9 @@ type memberState struct {
 	switched time.Duration
 	// online is since when the member is online; 0 while it is not.
 	online time.Duration
+	// unanswered is why the server did not answer the last question about its group in time; nil
+	// where it did, or was about to join or start one.
+	unanswered error
 
 	// unprepared wakes who prepares a primary for clients, and changed who judges the member.
 	unprepared, changed clock.Waker
@@ -90,6 +95,23 @@ func (m *memberState) isUp() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.up
+}
+
+// setUnanswered takes in that a question about the group was not answered in time.
+func (m *memberState) setUnanswered(err error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.unanswered = err
+}
+
+// checkAnswers fails while the server does not answer questions about its group.
+func (m *memberState) checkAnswers() error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.unanswered != nil {
+		return fmt.Errorf("%w: %w", health.ErrUnanswered, m.unanswered)
+	}
+	return nil
 }
 
 // current is the newest observation of the server.

@@ -38,15 +38,18 @@ type recordWriter struct {
 	pause time.Duration
 	// waiting are the members that waited at the last check.
 	waiting []string
+	// overdue are the members that the group should have expelled.
+	overdue overdue
 }
 
 func newRecordWriter(r *serverRun) *recordWriter {
-	return &recordWriter{run: r, store: r.newStore()}
+	return &recordWriter{run: r, store: r.newStore(), overdue: overdue{}}
 }
 
 func (k *recordWriter) follow(ctx context.Context) {
 	for clock.Sleep(ctx, keepInterval) {
 		o := k.run.member.current()
+		k.promptExpulsion(ctx, o)
 		if !serving.IsPrimary(o) {
 			k.view, k.read, k.waiting = "", 0, nil
 			continue

@@ -22,9 +22,12 @@ import (
 type serverRun struct {
 	*mysqlAgent
 	// name of the group that the data belongs to.
-	name      string
-	mysqld    *server.Mysqld
-	db        *sql.DB
+	name   string
+	mysqld *server.Mysqld
+	db     *sql.DB
+	// observing is the session that observes the group: it must not wait for one of the others,
+	// for then the server would seem not to answer.
+	observing *sql.DB
 	health    *health.Health
 	settings  *liveSettings
 	persisted *membership.Persisted
@@ -53,6 +56,8 @@ func (r *serverRun) end(e ending) {
 
 func (r *serverRun) client() group.Client { return group.Client{DB: r.db} }
 
+func (r *serverRun) observer() group.Client { return group.Client{DB: r.observing} }
+
 // runServer runs the server until it ends, must end, or ctx does, and says how long to wait
 // before the next step.
 func (a *mysqlAgent) runServer(ctx context.Context, v datavolume.Observation) (time.Duration, error) {
@@ -76,6 +81,11 @@ func (a *mysqlAgent) runServer(ctx context.Context, v datavolume.Observation) (t
 		return 0, err
 	}
 	defer func() { _ = r.db.Close() }()
+	if r.observing, err = server.OpenSocket(a.o.socket()); err != nil {
+		return 0, err
+	}
+	defer func() { _ = r.observing.Close() }()
+	r.observing.SetMaxOpenConns(1)
 	if r.mysqld, err = a.programs.StartMysqld(a.Lock, a.o.settingsFile(), r.readLogLine); err != nil {
 		return 0, err
 	}
@@ -105,9 +115,10 @@ func (r *serverRun) supervise(ctx context.Context) error {
 		r.replace = e.replace
 		return e.err
 	case <-r.health.Hung():
+		err := r.health.HungError() // the kill changes what is wrong
 		r.killServer()
 		finish()
-		return r.health.HungError()
+		return err
 	case <-r.mysqld.Done():
 		finish()
 		r.killServer()
@@ -130,13 +141,17 @@ func (r *serverRun) lookAfter(ctx context.Context, running *sync.WaitGroup) {
 	running.Go(func() { r.archiver.Follow(ctx, archiver.NewServer(r.db, r.o.mysqlDir()), archiveRole{r}) })
 }
 
-// connectAnew tries a new connection. Before the server has answered once it may be silent
-// for as long as it recovers.
+// connectAnew tries a new connection, and fails also while the server accepts one and does not
+// say where it stands in its group: then it is not known whether it leads. Before the server has
+// answered once it may be silent for as long as it recovers.
 func (r *serverRun) connectAnew(ctx context.Context) error {
 	if !r.member.isUp() {
 		return nil
 	}
-	return server.CheckConnection(ctx, r.o.socket())
+	if err := server.CheckConnection(ctx, r.o.socket()); err != nil {
+		return err
+	}
+	return r.member.checkAnswers()
 }
 
 // killServer ends the server at once. Nothing is done on its volume before it has gone.

@@ -50,8 +50,9 @@ type postgresAgent struct {
 	rejoin rejoin
 	logins metrics.LoginFailures
 
-	// control is the reserved connection.
+	// control is the reserved connection, and scrape that for metrics.
 	control     *server.Session
+	scrape      *server.Session
 	position    *positionReader
 	checkpoints checkpointRequests
 }
@@ -74,11 +75,10 @@ func (a *postgresAgent) runAgent(ctx context.Context) error {
 	if err := a.archive.ServeSocket(outer, a.o.RunDir); err != nil {
 		return err
 	}
-	scrape := server.NewSession(a.o.RunDir, a.o.Port, "holdfast-metrics")
-	err := a.Run(ctx, a.position.refreshPosition, a.newCollector(scrape).newHandler(), a.runLoop, a.directory.Follow)
+	err := a.Run(ctx, a.position.refreshPosition, a.newCollector(a.scrape).newHandler(), a.runLoop, a.directory.Follow)
 	stop()
 	a.parts.Wait()
-	for _, s := range []*server.Session{a.control, scrape, a.position.session} {
+	for _, s := range []*server.Session{a.control, a.scrape, a.position.session} {
 		s.Close()
 	}
 	return err
@@ -93,6 +93,7 @@ func newAgent(ctx context.Context, o Options) (*postgresAgent, error) {
 		o: o, ordinal: ordinal,
 		programs:    server.Programs{Programs: process.Programs{Dir: o.BinDir, Processes: process.NewProcesses()}},
 		control:     server.NewSession(o.RunDir, o.Port, "holdfast"),
+		scrape:      server.NewSession(o.RunDir, o.Port, "holdfast-metrics"),
 		follower:    &replica.Follower{},
 		checkpoints: newCheckpointRequests(),
 	}
@@ -146,6 +147,7 @@ func (a *postgresAgent) newHost(version string) *agent.Host {
 		Space: o.measureSpace, Allocate: o.allocateFile, Flush: a.position.flushRecord,
 		OmitMoving: omitMoving, MarkDown: markDown,
 		TextLog:  &insights.TextLog{Parse: loginsight.ParsePostgres, IsContinued: loginsight.IsPostgresContinuation},
+		Measure:  a.measureTuning,
 		RunDir:   o.RunDir,
 		Messages: a.electionHandlers(),
 		Handlers: map[string]http.Handler{postgresapi.ComparisonPath: divergence.AnswerComparisons(o.pgdataPath(), a.position.refreshPosition, a.position.readStatus)},

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -57,23 +58,38 @@ func (l *VolumeLock) KillHolders() {
 	}
 }
 
-// WaitsForDisk says whether a process of the database is in an uninterruptible
+// WaitsForDisk says whether a thread of the database is in an uninterruptible
 // wait, which is nearly always one for a disk: to kill it has no effect before
-// the disk answers.
+// the disk answers. The main thread of MySQL only accepts connections.
 func (l *VolumeLock) WaitsForDisk() bool {
 	for _, pid := range l.Holders() {
-		if processState(pid) == 'D' {
+		if slices.Contains(listThreadStates(pid), 'D') {
 			return true
 		}
 	}
 	return false
 }
 
-// processState is the letter of a process's state, such as R, S, D or T; 0
-// where there is no such process. It stands behind the name, which may hold
-// anything.
-func processState(pid int) byte {
-	data, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "stat"))
+// listThreadStates are the states of a process's threads, such as R, S, D or T; none where
+// there is no such process.
+func listThreadStates(pid int) []byte {
+	files, err := filepath.Glob(filepath.Join("/proc", strconv.Itoa(pid), "task", "*", "stat"))
+	if err != nil {
+		return nil
+	}
+	var states []byte
+	for _, file := range files {
+		if state := readState(file); state != 0 {
+			states = append(states, state)
+		}
+	}
+	return states
+}
+
+// readState is the letter of a state in a file of /proc; 0 where the thread has ended. It
+// stands behind the name, which may hold anything.
+func readState(file string) byte {
+	data, err := os.ReadFile(file)
 	if err != nil {
 		return 0
 	}

@@ -51,6 +51,14 @@ func countMembers(members memberset.Membership, g group) int {
 	return max(1, g.ordinals, min(members.Declared, members.Count))
 }
 
+// declaredQuota is the quota as a setting by name; nil where the spec declares none.
+func declaredQuota(c *v1alpha1.EtcdCluster) map[string]string {
+	if c.Spec.Quota == nil {
+		return nil
+	}
+	return map[string]string{"quota": c.Spec.Quota.String()}
+}
+
 // clusterConfig is the configuration of the members.
 func clusterConfig(c *v1alpha1.EtcdCluster, d objects.Desired, g group, r recovery) []byte {
 	s := membersOf(c)

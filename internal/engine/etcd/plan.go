@@ -11,6 +11,7 @@ import (
 	"github.com/holdfast-db/holdfast/internal/engine"
 	"github.com/holdfast-db/holdfast/internal/engine/memberset"
 	"github.com/holdfast-db/holdfast/internal/engine/memberset/objects"
+	"github.com/holdfast-db/holdfast/internal/tune"
 )
 
 // judgement is one pass's view of the cluster, gathered once. Each step and each
@@ -178,6 +179,7 @@ func (j *judgement) judgeService() {
 func (j *judgement) reportCluster() engine.Report {
 	r := j.Report()
 	r.Version = j.v.running
+	r.Recommendations = j.RecommendSettings(tune.Etcd, declaredQuota(j.c))
 	if j.g.led {
 		r.Primary = j.PodName(j.g.leader)
 	}

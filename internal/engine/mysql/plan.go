@@ -12,6 +12,7 @@ import (
 	"github.com/holdfast-db/holdfast/internal/engine"
 	"github.com/holdfast-db/holdfast/internal/engine/memberset"
 	"github.com/holdfast-db/holdfast/internal/engine/memberset/objects"
+	"github.com/holdfast-db/holdfast/internal/tune"
 )
 
 // recoveryRecheck is how often a recovery that is under way is looked at.
@@ -204,6 +205,7 @@ func (j *judgement) findPrimary() string {
 func (j *judgement) reportCluster() engine.Report {
 	r := j.Report()
 	r.Version, r.Primary = j.v.running, j.findPrimary()
+	r.Recommendations = j.RecommendSettings(tune.MySQL, j.c.Spec.Parameters)
 	for n := range j.g.doubts {
 		if n < len(r.Members) {
 			r.Members[n].Role = v1alpha1.RoleMember

@@ -10,6 +10,7 @@ import (
 	"github.com/holdfast-db/holdfast/internal/engine"
 	"github.com/holdfast-db/holdfast/internal/engine/memberset"
 	"github.com/holdfast-db/holdfast/internal/engine/memberset/objects"
+	"github.com/holdfast-db/holdfast/internal/tune"
 )
 
 // judgement is one pass's view of the cluster, gathered once.
@@ -163,6 +164,7 @@ func (j *judgement) findPrimary() string {
 func (j *judgement) reportCluster() engine.Report {
 	r := j.Report()
 	r.Version, r.Primary = j.v.running, j.findPrimary()
+	r.Recommendations = j.RecommendSettings(tune.PostgreSQL, j.c.Spec.Parameters)
 	for n := range r.Members {
 		if m := j.Observed.Member(n); m != nil && readReplication(m).Election != nil {
 			r.Members[n].Fences = readReplication(m).Election.Fences

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/holdfast-db/holdfast/internal/agent/mysql/accounts"
@@ -61,15 +62,20 @@ func (o Observation) NewReport(self Report, starting bool, persisted Record) Rep
 
 const (
 	applierChannel = "group_replication_applier"
-	// observeLimit is how long the server may take to answer.
-	observeLimit = 5 * time.Second
+	// ObserveLimit is how long the server may take to answer where the caller is not patient.
+	ObserveLimit = 5 * time.Second
 	// barrierLimit is how long the group may take to agree where the caller sets no limit.
 	barrierLimit = 10 * time.Second
 )
 
 // Observe reads the server's view of the group and its transactions.
 func (c Client) Observe(ctx context.Context) (Observation, error) {
-	ctx, cancel := context.WithTimeout(ctx, observeLimit)
+	return c.ObserveWithin(ctx, ObserveLimit)
+}
+
+// ObserveWithin is Observe of a server that may take so long.
+func (c Client) ObserveWithin(ctx context.Context, limit time.Duration) (Observation, error) {
+	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	o, err := c.observe(ctx)
 	if err != nil {
@@ -169,12 +175,18 @@ func setSingleLeader(single bool) string {
 }
 
 // Join starts the server's part in a group of the name that runs, and that agrees by a
-// single leader or not. It returns when the member is in the group and recovers, or has
-// failed: after a minute where no member answers. A failure leaves the server read-only.
-func (c Client) Join(ctx context.Context, name string, singleLeader bool) error {
+// single leader or not. The server asks the seeds, each an address with its port, in order;
+// without any those of its settings. It returns when the member is in the group and
+// recovers, or has failed: after a minute where no member answers. A failure leaves the
+// server read-only.
+func (c Client) Join(ctx context.Context, name string, singleLeader bool, seeds ...string) error {
 	// A start that fails restores what super_read_only was before it. A start that was refused
 	// leaves how it meant to agree, until a stop.
-	return c.run(ctx, "join the group", "STOP GROUP_REPLICATION", "SET GLOBAL super_read_only = ON", setName(name), setSingleLeader(singleLeader), "SET GLOBAL group_replication_bootstrap_group = OFF", startGroupStatement)
+	statements := []string{"STOP GROUP_REPLICATION", "SET GLOBAL super_read_only = ON", setName(name), setSingleLeader(singleLeader), "SET GLOBAL group_replication_bootstrap_group = OFF"}
+	if len(seeds) > 0 {
+		statements = append(statements, "SET GLOBAL group_replication_group_seeds = "+accounts.Quote(strings.Join(seeds, ",")))
+	}
+	return c.run(ctx, "join the group", append(statements, startGroupStatement)...)
 }
 
 // Boot starts the group anew under the name, with this server alone. The caller has made sure that no
@@ -184,7 +196,7 @@ func (c Client) Boot(ctx context.Context, name string) error {
 	err := c.run(ctx, "start the group", "SET GLOBAL super_read_only = ON", setName(name), setSingleLeader(true), "SET GLOBAL group_replication_bootstrap_group = ON", startGroupStatement)
 	// Never left on: the next start would make a second group. If the connection broke,
 	// the server is asked again.
-	clearing, cancel := context.WithTimeout(context.WithoutCancel(ctx), observeLimit)
+	clearing, cancel := context.WithTimeout(context.WithoutCancel(ctx), ObserveLimit)
 	defer cancel()
 	return errors.Join(err, c.run(clearing, "start the group", "SET GLOBAL group_replication_bootstrap_group = OFF"))
 }
@@ -228,6 +240,13 @@ func (c Client) Barrier(ctx context.Context) error {
 		return fmt.Errorf("have the group agree: %w", err)
 	}
 	return nil
+}
+
+// Reconsider has the members of the group look again at which of them answer, and expel those
+// that do not. It sets the group's write concurrency to what it is, by agreement of a
+// majority, and does not wait for that.
+func (c Client) Reconsider(ctx context.Context) error {
+	return c.run(ctx, "have the group look at its members", "SELECT group_replication_set_write_concurrency(group_replication_get_write_concurrency())")
 }
 
 func (c Client) run(ctx context.Context, what string, statements ...string) error {

@@ -116,6 +116,12 @@ type Plan struct {
 	ReplicationName string
 	// SingleLeader is how the group to join agrees: see Report.
 	SingleLeader bool
+	// Seeds are the addresses of the members that may let this one into the group, the
+	// primary's first. One that is about to join itself never answers.
+	Seeds []string
+	// Turn is how many members are to join that come first. A server that lets two in at once
+	// keeps one waiting for five seconds or more.
+	Turn int
 	// Errant are transactions that the group does not have.
 	Errant mysqlgtid.Set
 	// Foreign says, of Hold, that the data is of another group.
@@ -222,10 +228,35 @@ func (s Situation) planRecordedJoin(peer Report) Plan {
 			if !slices.Contains(p.Persisted, s.Self.UUID) {
 				return Plan{Reason: p.Pod + " has not persisted yet that this member joins"}
 			}
-			return Plan{Action: Join, Peer: peer.Pod, ReplicationName: peer.replicationName(), SingleLeader: p.SingleLeader, Reason: "the group of " + peer.Pod + " serves"}
+			return Plan{
+				Action: Join, Peer: peer.Pod, ReplicationName: peer.replicationName(), SingleLeader: p.SingleLeader, Seeds: listSeeds(peer.View, primary), Turn: s.countEarlier(),
+				Reason: "the group of " + peer.Pod + " serves",
+			}
 		}
 	}
 	return Plan{Reason: "the agent of the primary does not answer"}
+}
+
+// listSeeds are the addresses of the primary and of the other members that are online.
+func listSeeds(v View, primary Member) []string {
+	seeds := []string{primary.Address}
+	for _, m := range v.Members {
+		if m.State == Online && m.UUID != primary.UUID {
+			seeds = append(seeds, m.Address)
+		}
+	}
+	return seeds
+}
+
+// countEarlier counts the members in no group that come before this one.
+func (s Situation) countEarlier() int {
+	count := 0
+	for _, p := range s.Peers {
+		if (p.Phase == Detached || p.Phase == Starting) && p.Ordinal < s.Self.Ordinal {
+			count++
+		}
+	}
+	return count
 }
 
 // planBoot starts the group anew when every recorded member is out of it and answers:

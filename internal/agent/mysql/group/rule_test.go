@@ -65,6 +65,35 @@ func with(r Report, change func(*Report)) Report {
 	return r
 }
 
+// Members that are to join at the same time do so one after the other, and ask those
+// that are online, the primary first.
+func TestMembersJoinInTurn(t *testing.T) {
+	primary := with(serving(1, "G:1-7", 4, 1, 5), func(r *Report) {
+		for i, address := range []string{"a-4:3306", "a-1:3306", "a-5:3306"} {
+			r.View.Members[i].Address, r.View.Members[i].Primary = address, i == 1
+		}
+		r.View.Members[2].State = Recovering
+		r.Persisted = []string{uuidOf(0), uuidOf(2), uuidOf(3)}
+	})
+	record := recorded(1).WithJoining(uuidOf(0), "a-0").WithJoining(uuidOf(2), "a-2").WithJoining(uuidOf(3), "a-3")
+	starting := func(pod int) Report { return with(detached(pod, "G:1-5"), func(r *Report) { r.Phase = Starting }) }
+	for _, c := range []struct {
+		self, turn int
+		others     []Report
+	}{
+		{0, 0, []Report{detached(2, "G:1-5"), starting(3)}},
+		{2, 0, nil},
+		{2, 1, []Report{starting(0), detached(3, "G:1-5")}},
+		{3, 2, []Report{detached(0, "G:1-5"), starting(2)}},
+		{3, 0, []Report{with(detached(0, "G:1-5"), func(r *Report) { r.Phase = Down })}},
+	} {
+		plan := PlanStart(Situation{Self: detached(c.self, "G:1-5"), Peers: append([]Report{primary}, c.others...), Record: record, RecordKnown: true})
+		if plan.Action != Join || !slices.Equal(plan.Seeds, []string{"a-1:3306", "a-4:3306"}) || plan.Turn != c.turn {
+			t.Errorf("a-%d beside %d others: %+v", c.self, len(c.others), plan)
+		}
+	}
+}
+
 func TestPlanStart(t *testing.T) {
 	persistedBy := func(r Report) Report { return with(r, func(r *Report) { r.Persisted = []string{uuidOf(0)} }) }
 	joining := recorded(0, 1, 2).WithJoining(uuidOf(0), "a-0")

@@ -53,6 +53,18 @@ func (v View) Primary() (Member, bool) {
 	return v.Members[i], true
 }
 
+// ListUnreachable are the UUIDs of the members that do not answer, in order.
+func (v View) ListUnreachable() []string {
+	var uuids []string
+	for _, m := range v.Members {
+		if m.State == Unreachable {
+			uuids = append(uuids, m.UUID)
+		}
+	}
+	slices.Sort(uuids)
+	return uuids
+}
+
 // HasMajority says whether more than half of the members can be reached, one of them
 // online. A server that finds the others unreachable takes some seconds to say so.
 func (v View) HasMajority() bool {

@@ -2,7 +2,7 @@
 import { Component } from './vendor/preact.js';
 import uPlot from './vendor/uplot.js';
 import { Ago, Command, Missing, State, Table, formatAge, html, shortName } from './parts.js';
-import { Fields, driftColumns, insightColumns } from './pages.js';
+import { driftColumns, insightColumns, recommendationColumns } from './pages.js';
 
 const mostPoints = 720; // an hour of readings
 const history = new Map(); // of each cluster, since the pages were opened
@@ -135,7 +135,8 @@ export function Cluster({ data: [c] }) {
     <${Table} label="Drift" rows=${c.drift || []} empty="No record of drift." columns=${driftColumns} />
     <h2>Insights</h2>
     <${Table} label="Insights" rows=${c.insights} empty="The members' text logs report nothing." columns=${insightColumns} />
-    ${(c.recommendations || []).length ? html`<h2>Recommendations</h2>${c.recommendations.map((r) => html`<div class="note"><${Fields} of=${r && typeof r === 'object' ? r : { value: r }} /></div>`)}` : null}
+    <h2>Recommendations</h2>
+    <${Table} label="Recommendations" rows=${c.recommendations || []} empty="Nothing is recommended." columns=${recommendationColumns} />
     <h2>Events</h2>
     <${Table} label="Events" rows=${c.events || []} empty="No events." columns=${[
       ['Reason', (e) => e.reason], ['Last', (e) => html`<${Ago} time=${e.time} />`], ['Type', (e) => e.type], ['Count', (e) => e.count], ['Message', (e) => e.message],

@@ -138,20 +138,23 @@ export function Insights({ data: [fleet] }) {
       ]} />`;
 }
 
-// Fields shows what something has, field by field: recommendations of a newer operator may
-// have fields that this page does not know.
-export const Fields = ({ of }) => html`<dl class="facts">${Object.entries(of).map(([name, value]) => html`
-  <dt>${name}</dt><dd>${typeof value === 'object' ? JSON.stringify(value) : String(value)}</dd>`)}</dl>`;
-
-const asFields = (item) => (item && typeof item === 'object' ? item : { value: item });
+export const recommendationColumns = [
+  ['Field', (r) => html`<span class="name">${r.field}</span>`],
+  ['Change', (r) => html`${r.current} → <strong>${r.value}</strong>`],
+  ['Takes', (r) => (r.restart ? 'restart' : 'reload')],
+  ['Evidence', (r) => r.evidence],
+  ['Since', (r) => html`<${Ago} time=${r.since} />`],
+];
 
 export function Recommendations({ data: [fleet] }) {
-  const with_ = fleet.clusters.filter((c) => c.recommendations && c.recommendations.length);
+  const advised = fleet.clusters.filter((c) => c.recommendations && c.recommendations.length);
   return html`
     <${Missing} list=${fleet.unknown} />
-    ${with_.length ? null : html`<p class="quiet">No cluster has recommendations in its status.</p>`}
-    ${with_.map((c) => html`<section><h2>${clusterLink(c)} <span class="quiet">${c.namespace}</span></h2>
-      ${c.recommendations.map((r) => html`<div class="note"><${Fields} of=${asFields(r)} /></div>`)}</section>`)}`;
+    <p class="quiet">Settings that should change, by what members measured. Commit what you agree with: the operator changes none.</p>
+    ${advised.length ? null : html`<p class="quiet">Nothing is recommended.</p>`}
+    ${advised.map((c) => html`<section><h2>${clusterLink(c)} <span class="quiet">${c.namespace}</span></h2>
+      <${Table} label=${`Recommendations for ${c.namespace}/${c.name}`} rows=${c.recommendations} columns=${recommendationColumns} />
+      <${Command} text=${`kubectl holdfast recommend ${shortName(c)} -n ${c.namespace} -o patch`} /></section>`)}`;
 }
 
 export function Plan({ data: [page] }) {

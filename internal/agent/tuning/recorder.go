@@ -1,0 +1,176 @@
+// Package tuning measures a database for recommendations about settings. It keeps what
+// counters did in each hour of the last day, with the settings that were in force, and
+// answers the operator, who judges. It holds no text of a client.
+package tuning
+
+import (
+	"context"
+	"encoding/json"
+	"maps"
+	"net/http"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/holdfast-db/holdfast/internal/agentapi"
+)
+
+const (
+	// sampleInterval is between two measurements.
+	sampleInterval = time.Minute
+	// publishInterval is the least time between two revisions.
+	publishInterval = 10 * time.Minute
+	// slotLength is the longest slot, and slotsKept bounds how many are kept: a day, and
+	// some that changes of settings have cut.
+	slotLength = time.Hour
+	slotsKept  = 32
+	slotAge    = 25 * time.Hour
+	// longestGap is the longest time between two samples whose difference counts.
+	longestGap = 5 * time.Minute
+)
+
+// Sample is what a database says of itself at one time.
+type Sample struct {
+	// Counters only rise, but for a reset.
+	Counters map[string]float64
+	// Levels have a largest value.
+	Levels map[string]float64
+	// Settings that are in force, in bytes where they are sizes.
+	Settings map[string]float64
+}
+
+// Measure takes a sample; nil while the member does not lead, or on an error.
+type Measure func(ctx context.Context) *Sample
+
+// Recorder adds samples up.
+type Recorder struct {
+	mu             sync.Mutex
+	tuning         agentapi.Tuning
+	before         *Sample
+	beforeAt       time.Time
+	publishedAt    time.Time
+	sampleInterval time.Duration
+}
+
+// NewRecorder returns the recorder of a pod.
+func NewRecorder(pod, podUID string) *Recorder {
+	return &Recorder{tuning: agentapi.Tuning{Pod: pod, PodUID: podUID}, sampleInterval: sampleInterval}
+}
+
+// Follow measures until ctx ends, and publishes a revision at most once in ten minutes.
+func (r *Recorder) Follow(ctx context.Context, measure Measure, publish func(revision string)) {
+	ticker := time.NewTicker(r.sampleInterval)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+			if revision := r.Record(time.Now().UTC(), measure(ctx)); revision != "" {
+				publish(revision)
+			}
+		}
+	}
+}
+
+// Record adds what happened since the sample before; nil begins anew. It returns the
+// revision to publish; empty for none.
+func (r *Recorder) Record(now time.Time, s *Sample) string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.dropOld(now)
+	before, since := r.before, now.Sub(r.beforeAt)
+	r.before, r.beforeAt = s, now
+	if s == nil || before == nil || since <= 0 || since > longestGap || isReset(before, s) || !maps.Equal(before.Settings, s.Settings) {
+		return ""
+	}
+	slot := r.findSlot(now, since, s)
+	slot.End = now
+	slot.Seconds += since.Seconds()
+	slot.Sums[agentapi.TuningSamples]++
+	for name, value := range s.Counters {
+		if rose := value - before.Counters[name]; rose > 0 {
+			slot.Sums[name] += rose
+		}
+	}
+	for name, value := range s.Levels {
+		slot.Peaks[name] = max(slot.Peaks[name], value)
+	}
+	if now.Sub(r.publishedAt) < publishInterval {
+		return ""
+	}
+	first := r.publishedAt.IsZero()
+	r.publishedAt = now
+	if first {
+		return "" // there is nothing yet to judge by
+	}
+	r.tuning.Revision = now.Format(time.RFC3339)
+	return r.tuning.Revision
+}
+
+// isReset says whether a counter was set back, as at a restart.
+func isReset(before, after *Sample) bool {
+	for name, value := range after.Counters {
+		if was, is := before.Counters[name]; !is || value < was {
+			return true
+		}
+	}
+	return false
+}
+
+func (r *Recorder) dropOld(now time.Time) {
+	r.tuning.Slots = slices.DeleteFunc(r.tuning.Slots, func(slot agentapi.TuningSlot) bool { return now.Sub(slot.Start) > slotAge })
+}
+
+// findSlot returns the slot to add to.
+func (r *Recorder) findSlot(now time.Time, since time.Duration, s *Sample) *agentapi.TuningSlot {
+	if n := len(r.tuning.Slots); n > 0 {
+		last := &r.tuning.Slots[n-1]
+		if last.End.Truncate(slotLength).Equal(now.Truncate(slotLength)) && maps.Equal(last.Settings, s.Settings) {
+			return last
+		}
+	}
+	if len(r.tuning.Slots) >= slotsKept {
+		r.tuning.Slots = slices.Delete(r.tuning.Slots, 0, 1)
+	}
+	r.tuning.Slots = append(r.tuning.Slots, agentapi.TuningSlot{
+		Start: now.Add(-since), Sums: map[string]float64{}, Peaks: map[string]float64{}, Settings: maps.Clone(s.Settings),
+	})
+	return &r.tuning.Slots[len(r.tuning.Slots)-1]
+}
+
+// Report is what was measured until now: one slot for each time in which the settings were
+// the same, so that an answer is small.
+func (r *Recorder) Report() agentapi.Tuning {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	report := r.tuning
+	report.Slots = []agentapi.TuningSlot{}
+	for _, slot := range r.tuning.Slots {
+		if n := len(report.Slots); n > 0 && maps.Equal(report.Slots[n-1].Settings, slot.Settings) {
+			addSlot(&report.Slots[n-1], slot)
+			continue
+		}
+		slot.Sums, slot.Peaks = maps.Clone(slot.Sums), maps.Clone(slot.Peaks)
+		report.Slots = append(report.Slots, slot)
+	}
+	return report
+}
+
+// addSlot adds a later slot to one with the same settings.
+func addSlot(to *agentapi.TuningSlot, slot agentapi.TuningSlot) {
+	to.End = slot.End
+	to.Seconds += slot.Seconds
+	for name, value := range slot.Sums {
+		to.Sums[name] += value
+	}
+	for name, value := range slot.Peaks {
+		to.Peaks[name] = max(to.Peaks[name], value)
+	}
+}
+
+// ServeHTTP answers Tuning as JSON.
+func (r *Recorder) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
+	w.Header().Set("Content-Type", "application/json")
+	_ = json.NewEncoder(w).Encode(r.Report())
+}

@@ -1,0 +1,137 @@
+package plugin
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	"github.com/holdfast-db/holdfast/api/v1alpha1"
+)
+
+type recommendOptions struct {
+	*session
+	output string
+	all    bool
+}
+
+func recommendCommand(s *session) *cobra.Command {
+	o := &recommendOptions{session: s}
+	cmd := &cobra.Command{
+		Use:   "recommend NAME",
+		Short: "Show which settings should change, and why, or write a patch to commit",
+		Long: `Show what the operator recommends about the settings of a cluster, with what the
+members measured. It changes nothing.
+
+With -o patch it writes a patch that declares the most urgent setting, or every
+one with --all. Commit it beside the cluster, and list it under patches in
+kustomization.yaml. One setting at a time shows what helped.`,
+		Args: exactlyOne,
+		RunE: o.runRecommend,
+	}
+	cmd.Flags().BoolVar(&o.all, "all", false, "with -o patch: every setting, not only the most urgent one")
+	outputFlag(cmd, &o.output, "table", "table", "patch", "json")
+	return cmd
+}
+
+func (o *recommendOptions) runRecommend(cmd *cobra.Command, args []string) error {
+	c, err := o.findCluster(cmd.Context(), args[0])
+	if err != nil {
+		return err
+	}
+	list, out := c.CommonStatus().Recommendations, cmd.OutOrStdout()
+	switch o.output {
+	case "json":
+		encoder := json.NewEncoder(out)
+		encoder.SetIndent("", "  ")
+		return encoder.Encode(append([]v1alpha1.RecommendationStatus{}, list...))
+	case "patch":
+		declared, err := o.describeDeclaration(cmd.Context(), c)
+		if err != nil {
+			return err
+		}
+		return writePatch(out, declaringObject(c), c, declared, o.all)
+	}
+	return writeRecommendations(out, c)
+}
+
+// writeRecommendations writes a table for people.
+func writeRecommendations(out io.Writer, c v1alpha1.Cluster) error {
+	list := c.CommonStatus().Recommendations
+	if len(list) == 0 {
+		text := "Nothing is recommended."
+		if c.Common().Tuning.Mode == v1alpha1.TuningOff {
+			text = "spec.tuning.mode is Off: nothing is recommended."
+		}
+		_, err := fmt.Fprintln(out, text)
+		return err
+	}
+	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	if _, err := fmt.Fprintln(table, "FIELD\tCURRENT\tVALUE\tTAKES\tEVIDENCE"); err != nil {
+		return err
+	}
+	for _, r := range list {
+		takes := "reload"
+		if r.Restart {
+			takes = "restart"
+		}
+		if _, err := fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\n", r.Field, r.Current, r.Value, takes, r.Evidence); err != nil {
+			return err
+		}
+	}
+	return table.Flush()
+}
+
+// writePatch writes a patch of the object that declares the cluster, which a person
+// commits.
+func writePatch(out io.Writer, declaring client.Object, c v1alpha1.Cluster, tool string, all bool) error {
+	spec := map[string]any{}
+	var lines []string
+	for _, r := range c.CommonStatus().Recommendations {
+		if len(spec) > 0 && !all {
+			break
+		}
+		setField(spec, strings.TrimPrefix(r.Field, "spec."), r.Value)
+		lines = append(lines, fmt.Sprintf("# %s: %s, now %s: %s", r.Field, r.Value, r.Current, r.Evidence))
+	}
+	if len(spec) == 0 {
+		return fmt.Errorf("nothing is recommended for %s: there is no patch", nameOf(c))
+	}
+	if tool != "" {
+		lines = append([]string{"# The cluster is declared by " + tool + ": commit this to its source."}, lines...)
+	}
+	kind := kindOf(c).gvk.Kind
+	if declaring.GetObjectKind().GroupVersionKind().Kind == databaseGVK.Kind {
+		kind = databaseGVK.Kind
+	}
+	text, err := yaml.Marshal(map[string]any{
+		"apiVersion": v1alpha1.GroupVersion.String(), "kind": kind,
+		"metadata": map[string]any{"name": declaring.GetName(), "namespace": declaring.GetNamespace()},
+		"spec":     spec,
+	})
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(out, "%s\n%s", strings.Join(lines, "\n"), text)
+	return err
+}
+
+// setField sets a field of a spec by its path, such as parameters.work_mem.
+func setField(spec map[string]any, path, value string) {
+	first, rest, nested := strings.Cut(path, ".")
+	if !nested {
+		spec[first] = value
+		return
+	}
+	inner, _ := spec[first].(map[string]any)
+	if inner == nil {
+		inner = map[string]any{}
+		spec[first] = inner
+	}
+	inner[rest] = value
+}

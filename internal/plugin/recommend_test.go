@@ -1,0 +1,63 @@
+package plugin
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/holdfast-db/holdfast/api/v1alpha1"
+)
+
+func clusterWithAdvice() *v1alpha1.PostgresCluster {
+	c := clusterOfThree()
+	c.Status.Recommendations = []v1alpha1.RecommendationStatus{
+		{Field: "spec.parameters.max_wal_size", Current: "1GB", Value: "2GB", Evidence: "30 of 34 checkpoints in 60 minutes were forced", Since: metav1.NewTime(noon)},
+		{Field: "spec.parameters.shared_buffers", Current: "256MB", Value: "512MB", Evidence: "66.7 % of block accesses", Restart: true, Since: metav1.NewTime(noon)},
+	}
+	return c
+}
+
+// The golden files are what kustomize is given in test/kustomization.
+func TestRecommendPatch(t *testing.T) {
+	for name, all := range map[string]bool{"recommend-patch.yaml": false, "recommend-patch-all.yaml": true} {
+		var out bytes.Buffer
+		cluster := clusterWithAdvice()
+		if err := writePatch(&out, cluster, cluster, "Kustomization flux-system/apps (Flux)", all); err != nil {
+			t.Fatal(err)
+		}
+		compareGolden(t, name, out.String())
+	}
+	if err := writePatch(&bytes.Buffer{}, clusterOfThree(), clusterOfThree(), "", true); err == nil {
+		t.Error("a patch of nothing is written")
+	}
+}
+
+// A cluster of a Database is declared by that: the patch is one of it.
+func TestRecommendPatchOfADatabase(t *testing.T) {
+	c := clusterWithAdvice()
+	c.OwnerReferences = []metav1.OwnerReference{{APIVersion: v1alpha1.GroupVersion.String(), Kind: "Database", Name: "front", UID: "1", Controller: new(true)}}
+	var out bytes.Buffer
+	if err := writePatch(&out, declaringObject(c), c, "", false); err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(out.String(), "kind: Database\nmetadata:\n  name: front\n  namespace: shop\nspec:\n  parameters:\n    max_wal_size: 2GB\n") {
+		t.Error(out.String())
+	}
+}
+
+func TestRecommendTable(t *testing.T) {
+	var out bytes.Buffer
+	want := `FIELD                           CURRENT  VALUE  TAKES    EVIDENCE
+spec.parameters.max_wal_size    1GB      2GB    reload   30 of 34 checkpoints in 60 minutes were forced
+spec.parameters.shared_buffers  256MB    512MB  restart  66.7 % of block accesses
+`
+	if err := writeRecommendations(&out, clusterWithAdvice()); err != nil || out.String() != want {
+		t.Errorf("%v\n%s", err, out.String())
+	}
+	out.Reset()
+	if err := writeRecommendations(&out, clusterOfThree()); err != nil || out.String() != "Nothing is recommended.\n" {
+		t.Errorf("%v\n%s", err, out.String())
+	}
+}

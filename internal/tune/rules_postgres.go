@@ -1,0 +1,65 @@
+package tune
+
+import (
+	"fmt"
+
+	"github.com/holdfast-db/holdfast/internal/agentapi"
+)
+
+// page is the size of a block of PostgreSQL.
+const page = 8 * kibibyte
+
+func shareOfMemory(share float64) func(Spec) float64 {
+	return func(s Spec) float64 { return share * float64(s.Memory) }
+}
+
+func shareOfVolume(share float64) func(Spec) float64 {
+	return func(s Spec) float64 { return share * float64(s.Volume) }
+}
+
+var postgresRules = []rule{
+	{
+		name: "max_wal_size", field: "spec.parameters.max_wal_size", unit: mebibyte, units: postgresUnits,
+		most: shareOfVolume(0.2), judge: judgeCheckpoints,
+	},
+	{
+		name: "work_mem", field: "spec.parameters.work_mem", unit: mebibyte, units: postgresUnits, memory: true,
+		most: shareOfMemory(1. / 16), judge: judgeSpills,
+	},
+	{
+		name: "shared_buffers", field: "spec.parameters.shared_buffers", unit: mebibyte, units: postgresUnits, memory: true, restart: true,
+		most: shareOfMemory(0.4), judge: judgeBuffers,
+	},
+}
+
+// judgeCheckpoints looks for checkpoints that come since the WAL is full, not since they
+// are due. Backups and people request some, too: those come with less WAL.
+func judgeCheckpoints(o observed, now float64) string {
+	requested, timed, wal := o.sums[agentapi.TuningCheckpointsRequested], o.sums[agentapi.TuningCheckpointsTimed], o.sums[agentapi.TuningWALBytes]
+	if requested < 3 || o.perHour(agentapi.TuningCheckpointsRequested) < 2 || requested <= timed || wal < requested*now*0.2 {
+		return ""
+	}
+	return fmt.Sprintf("%.0f of %.0f checkpoints in %s were forced, after %s of WAL each on average",
+		requested, requested+timed, o.duration(), describeBytes(wal/requested))
+}
+
+// judgeSpills looks for sorts and hashes that went to files. Files that are far larger than
+// the setting would go there with twice as much, too.
+func judgeSpills(o observed, now float64) string {
+	files, bytes := o.sums[agentapi.TuningTempFiles], o.sums[agentapi.TuningTempBytes]
+	if files < 10 || bytes < 16*mebibyte || o.perHour(agentapi.TuningTempBytes) < 64*mebibyte || bytes/files > 16*now {
+		return ""
+	}
+	return fmt.Sprintf("%.0f temporary files with %s were written in %s, %s each on average",
+		files, describeBytes(bytes), o.duration(), describeBytes(bytes/files))
+}
+
+// judgeBuffers looks for blocks that are read again and again.
+func judgeBuffers(o observed, now float64) string {
+	read, hit := o.sums[agentapi.TuningBlocksRead], o.sums[agentapi.TuningBlocksHit]
+	if read*page < 2*now || o.peaks[agentapi.TuningDataSize] < now || hit/(hit+read) > 0.95 {
+		return ""
+	}
+	return fmt.Sprintf("%.1f %% of block accesses in %s were hits, and %s were read into %s of buffers",
+		100*hit/(hit+read), o.duration(), describeBytes(read*page), describeBytes(now))
+}

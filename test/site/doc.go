@@ -1,0 +1,2 @@
+// Package site tests the site of the documentation in Chromium: make site-test.
+package site
