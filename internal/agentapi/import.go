@@ -17,8 +17,10 @@ type ImportTask struct {
 	// Files that the Secrets of the source are to bring below ImportDir/source, with the
 	// field, the Secret and the key that each is of.
 	Files map[string]string `json:"files,omitempty"`
-	// SourceHash names what the spec declared of it.
-	SourceHash string `json:"sourceHash"`
+	// SourceHash names what the spec declared of it, and DatabaseHash its host, port and
+	// database alone: by that the import is recorded in the new database.
+	SourceHash   string `json:"sourceHash"`
+	DatabaseHash string `json:"databaseHash"`
 	// Hosts of the members, one of which takes writes, and Port that they listen on.
 	Hosts []string `json:"hosts"`
 	Port  int      `json:"port"`

@@ -105,7 +105,7 @@ func (s importObservation) importTask() agentapi.ImportTask {
 	return agentapi.ImportTask{
 		Namespace: s.cluster.GetNamespace(), Name: s.cluster.GetName(), UID: string(s.cluster.GetUID()),
 		Source: agentapi.ImportServer{Host: src.Host, Port: cmp.Or(src.Port, 5432), Database: src.Database, User: src.User, TLSMode: string(mode)},
-		Files:  describeImportFiles(src), SourceHash: s.hashSource(), Hosts: s.how.Hosts, Port: s.how.Port,
+		Files:  describeImportFiles(src), SourceHash: s.hashSource(), DatabaseHash: s.hashDatabase(), Hosts: s.how.Hosts, Port: s.how.Port,
 	}
 }
 
@@ -186,6 +186,17 @@ func (s importObservation) hashSource() string {
 	if err != nil {
 		panic(fmt.Sprintf("a source always marshals: %v", err))
 	}
+	return hashShort(data)
+}
+
+// hashDatabase names the database of the source. How it is logged in to may change after
+// its copy is committed.
+func (s importObservation) hashDatabase() string {
+	src := s.how.Source
+	return hashShort(fmt.Appendf(nil, "%s\n%d\n%s", src.Host, cmp.Or(src.Port, 5432), src.Database))
+}
+
+func hashShort(data []byte) string {
 	sum := sha256.Sum256(data)
 	return hex.EncodeToString(sum[:8])
 }
@@ -193,6 +204,5 @@ func (s importObservation) hashSource() string {
 // hashInput names what a try depends on, and people can change. The source comes
 // first.
 func (s importObservation) hashInput() string {
-	sum := sha256.Sum256(fmt.Appendf(nil, "%d\n%s\n%s\n%s", s.cluster.GetGeneration(), readRequestedAt(s.cluster), s.secrets, s.agentImage))
-	return s.hashSource() + "-" + hex.EncodeToString(sum[:8])
+	return s.hashSource() + "-" + hashShort(fmt.Appendf(nil, "%d\n%s\n%s\n%s", s.cluster.GetGeneration(), readRequestedAt(s.cluster), s.secrets, s.agentImage))
 }

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	fluxmeta "github.com/fluxcd/pkg/apis/meta"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -27,13 +28,15 @@ type importObservation struct {
 	kind    string
 	// how the engine would have it; nil where nothing is to be imported.
 	how *engine.Import
-	// secrets are the versions of the Secrets that the source names, and missing the
-	// field and the name of one that is not there.
+	// secrets are the versions of the Secrets that the source names and of the one to log in
+	// to the new database with, and missing the field and the name of one that is not there.
 	secrets, missing string
 	// job, its pods, and what these say; nil where there is none.
-	job        *batchv1.Job
-	pods       []corev1.Pod
-	report     *importReport
+	job    *batchv1.Job
+	pods   []corev1.Pod
+	report *importReport
+	// begun says that the account of the Job is there: an import was recorded, and is not done.
+	begun      bool
 	agentImage string
 	now        time.Time
 }
@@ -63,7 +66,7 @@ func planImport(s importObservation) importPlan {
 	case st.Done():
 		s.removeTry(&p)
 	case s.how == nil:
-	case st == nil && s.how.Living && s.job == nil && s.report == nil:
+	case st == nil && s.how.Living && s.job == nil && s.report == nil && !s.begun:
 		p.reportStalled(v1alpha1.ReasonImportRefused, "spec.bootstrap.import is of a cluster that has data already, and changes nothing: remove it, or declare another cluster")
 	case s.cluster.Common().Suspend:
 		p.reportWaiting("the import does not go on while spec.suspend is true")
@@ -204,7 +207,7 @@ func (s importObservation) reportFailure(p *importPlan, fault string) {
 		p.recheck = min(wait, job.RecheckInterval)
 	default:
 		p.setProgress("", "", words)
-		p.reportStalled(v1alpha1.ReasonImportFailed, "the import has failed, and has left nothing half done: %s", words)
+		p.reportStalled(v1alpha1.ReasonImportFailed, "the import has failed, and has left nothing half done: %s. Once the cause is gone, ask for another try with the annotation %s", words, fluxmeta.ReconcileRequestAnnotation)
 	}
 }
 

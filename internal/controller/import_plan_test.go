@@ -70,6 +70,9 @@ func TestPlanImport(t *testing.T) {
 			s.cluster.CommonStatus().Import, s.job, s.report = nil, nil, nil
 		}, "Stalled/ImportRefused", "has data already"},
 		{"a record that is lost while a try is there is made again", func(s *importObservation) { s.cluster.CommonStatus().Import = nil }, "record " + waits, ""},
+		{"and between two tries", func(s *importObservation) {
+			s.cluster.CommonStatus().Import, s.job, s.report, s.begun = nil, nil, nil, true
+		}, "record " + waits, ""},
 		{"a suspended cluster waits", func(s *importObservation) { s.cluster.Common().Suspend = true }, waits, "spec.suspend"},
 		{"before a member takes writes", func(s *importObservation) { s.job, s.report, s.how.Serving = nil, nil, false }, waits, "takes writes"},
 		{"a Secret is missing", func(s *importObservation) {
@@ -94,7 +97,7 @@ func TestPlanImport(t *testing.T) {
 		{"what does not pass waits for a person", func(s *importObservation) {
 			s.report.err, s.report.permanent = "the source: password authentication failed", true
 			s.ended(batchv1.JobFailed, time.Hour)
-		}, "Stalled/ImportFailed", "has left nothing half done: the source: password"},
+		}, "Stalled/ImportFailed", "has left nothing half done: the source: password authentication failed. Once the cause is gone, ask for another try with the annotation reconcile.fluxcd.io/requestedAt"},
 		{"a Job that said nothing is tried again: its pods may have completed the import", func(s *importObservation) {
 			s.report.step, s.report.progress = "", ""
 			s.ended(batchv1.JobFailed, 3*time.Minute)
@@ -255,5 +258,30 @@ func TestImportFilesAreOptionalAndNamed(t *testing.T) {
 	files := s.importTask().Files
 	if len(files) != 4 || !strings.Contains(files["password"], "key pw of Secret old-login") || !strings.Contains(files["tls.key"], "tls.certificateSecretRef") {
 		t.Errorf("%v", files)
+	}
+}
+
+// How the source is logged in to may change after the copy is committed: the record of it
+// is found.
+func TestRecordOfAnImportIsOfADatabase(t *testing.T) {
+	s := importing()
+	before := s.importTask()
+	changed := *s.how.Source
+	changed.User, changed.Port, changed.TLS = "another", 5432, &v1alpha1.ImportTLS{Mode: v1alpha1.ImportTLSDisable}
+	s.how.Source = &changed
+	if after := s.importTask(); after.DatabaseHash != before.DatabaseHash || after.SourceHash == before.SourceHash {
+		t.Errorf("%+v, and then %+v", before, after)
+	}
+	for name, change := range map[string]func(*v1alpha1.ImportSource){
+		"host":     func(src *v1alpha1.ImportSource) { src.Host = "x" },
+		"port":     func(src *v1alpha1.ImportSource) { src.Port = 6 },
+		"database": func(src *v1alpha1.ImportSource) { src.Database = "x" },
+	} {
+		other := changed
+		change(&other)
+		s.how.Source = &other
+		if s.importTask().DatabaseHash == before.DatabaseHash {
+			t.Errorf("another %s is the same database", name)
+		}
 	}
 }

@@ -62,13 +62,19 @@ func (r *Reconciler[C, O]) observeImport(ctx context.Context, s *importObservati
 	s.kind = gvk.Kind
 	found, said := &batchv1.Job{}, &corev1.ConfigMap{}
 	key := types.NamespacedName{Namespace: s.cluster.GetNamespace(), Name: s.name()}
-	switch err := r.Client.Get(ctx, key, found); {
+	// A Job that was made a moment ago is not in the cache: it would write into a database
+	// that clients have been let into.
+	reader := client.Reader(r.Client)
+	if st := s.cluster.CommonStatus().Import; st != nil && !st.Done() && s.how != nil && s.how.Source == nil {
+		reader = r.Live
+	}
+	switch err := reader.Get(ctx, key, found); {
 	case err == nil && metav1.IsControlledBy(found, s.cluster):
 		s.job = found
 	case client.IgnoreNotFound(err) != nil:
 		return err
 	}
-	switch err := r.Client.Get(ctx, key, said); {
+	switch err := reader.Get(ctx, key, said); {
 	case err == nil && slices.ContainsFunc(said.OwnerReferences, func(o metav1.OwnerReference) bool { return o.UID == s.cluster.GetUID() }):
 		s.report = importReportOf(said, string(s.cluster.GetUID()), s.hashSource())
 	case client.IgnoreNotFound(err) != nil:
@@ -83,27 +89,42 @@ func (r *Reconciler[C, O]) observeImport(ctx context.Context, s *importObservati
 		}
 		s.pods = pods.Items
 	}
+	account := &corev1.ServiceAccount{}
+	err = r.Client.Get(ctx, key, account)
+	s.begun = err == nil && metav1.IsControlledBy(account, s.cluster)
+	if client.IgnoreNotFound(err) != nil {
+		return err
+	}
 	return r.observeImportSecrets(ctx, s)
 }
 
-// observeImportSecrets reads which version the Secrets of the source have, while no Job
-// uses them. Nothing but their metadata is read.
+// observeImportSecrets reads which version the Secrets have that the Job logs in with, while
+// none uses them. Nothing but their metadata is read.
 func (r *Reconciler[C, O]) observeImportSecrets(ctx context.Context, s *importObservation) error {
 	if s.how == nil || s.how.Source == nil || s.cluster.CommonStatus().Import == nil || s.job != nil && !job.HasEnded(s.job) {
 		return nil
 	}
+	if err := r.observeImportSecret(ctx, s, s.how.Secret, ""); err != nil {
+		return err
+	}
 	named := s.how.Source.SecretNames()
 	for _, field := range slices.Sorted(maps.Keys(named)) {
-		secret := &metav1.PartialObjectMetadata{}
-		secret.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Secret"))
-		err := r.Live.Get(ctx, types.NamespacedName{Namespace: s.cluster.GetNamespace(), Name: named[field]}, secret)
-		if apierrors.IsNotFound(err) {
-			s.missing = field + " names Secret " + named[field]
-		}
-		if client.IgnoreNotFound(err) != nil {
+		if err := r.observeImportSecret(ctx, s, named[field], field); err != nil {
 			return err
 		}
-		s.secrets += string(secret.UID) + "/" + secret.ResourceVersion + "\n"
 	}
 	return nil
+}
+
+// observeImportSecret reads the version of a Secret that a field names; that of the new
+// database has no field, and comes with it.
+func (r *Reconciler[C, O]) observeImportSecret(ctx context.Context, s *importObservation, name, field string) error {
+	secret := &metav1.PartialObjectMetadata{}
+	secret.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Secret"))
+	err := r.Live.Get(ctx, types.NamespacedName{Namespace: s.cluster.GetNamespace(), Name: name}, secret)
+	if apierrors.IsNotFound(err) && field != "" {
+		s.missing = field + " names Secret " + name
+	}
+	s.secrets += string(secret.UID) + "/" + secret.ResourceVersion + "\n"
+	return client.IgnoreNotFound(err)
 }

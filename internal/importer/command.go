@@ -86,7 +86,7 @@ func importTask(ctx context.Context, task agentapi.ImportTask, log *slog.Logger,
 	if err != nil {
 		return nil, err
 	}
-	i := &Importer{Source: source, Target: target, Members: target.split(), Patience: memberPatience, UID: task.UID, SourceHash: task.SourceHash, Programs: programs, Log: log, Report: reporter.ReportProgress}
+	i := &Importer{Source: source, Target: target, Members: target.split(), Patience: memberPatience, UID: task.UID, DatabaseHash: task.DatabaseHash, Programs: programs, Log: log, Report: reporter.ReportProgress}
 	return i.Import(ctx)
 }
 

@@ -19,9 +19,9 @@ func newPermanent(format string, args ...any) error {
 }
 
 // passingClasses are SQLSTATEs, or their classes, whose cause may pass: connections,
-// resources of a moment, deadlocks and serialization, the end of a server, and a
-// server that takes no writes.
-var passingClasses = []string{"08", "40", "57", "53300", "25006", "55P03"}
+// resources of a moment, deadlocks and serialization, the end of a server, a server that
+// takes no writes, and a transaction that was idle for too long.
+var passingClasses = []string{"08", "40", "57", "53300", "25006", "25P03", "25P04", "55P03"}
 
 // isPassing says whether the cause of an SQLSTATE may pass.
 func isPassing(code string) bool {
@@ -69,7 +69,8 @@ func explainTarget(ctx context.Context, stderr string, err error) error {
 	}
 	code, message := found[len(found)-1][1], found[len(found)-1][2]
 	if strings.HasPrefix(code, dataClass) {
-		message, _, _ = strings.Cut(message, `: "`)
+		message, _, _ = strings.Cut(message, `"`)
+		message = strings.TrimRight(message, ": ")
 	}
 	words := fmt.Errorf("the new database: %s (SQLSTATE %s)%s", message, code, remedyOf(code)) //nolint:err113 // made of what psql said
 	if isPassing(code) || code == codeContent {

@@ -31,8 +31,8 @@ type Importer struct {
 	Members        []Server
 	// Patience is how long a member that receives nothing more is waited for.
 	Patience time.Duration
-	// UID of the cluster and SourceHash, by which the import is recorded in the database.
-	UID, SourceHash string
+	// UID of the cluster and DatabaseHash, by which the import is recorded in the database.
+	UID, DatabaseHash string
 	// Programs is the directory of the new server's programs.
 	Programs string
 	Log      *slog.Logger
@@ -95,7 +95,7 @@ func (i *Importer) readRecord(ctx context.Context, target *pgx.Conn) (*v1alpha1.
 		return nil, explainConnection(i.Target.Side, err)
 	}
 	var done record
-	if text, is := strings.CutPrefix(comment, recordPrefix); is && json.Unmarshal([]byte(text), &done) == nil && done.UID == i.UID && done.Source == i.SourceHash {
+	if text, is := strings.CutPrefix(comment, recordPrefix); is && json.Unmarshal([]byte(text), &done) == nil && done.UID == i.UID && done.Source == i.DatabaseHash {
 		return &done.Result, nil
 	}
 	return nil, nil
@@ -116,9 +116,8 @@ func (i *Importer) refuseContent(ctx context.Context, target *pgx.Conn) error {
 
 // settingsOfSource have the transaction name things in UTF-8, as the new database does, wait
 // as long as it takes, and fail where policies would hide rows. They end with it: a pooler may
-// give the session to other clients. Not every version has every setting.
-const settingsOfSource = `set local client_encoding to 'UTF8'; set local row_security = off; select set_config(name, '0', true) from pg_settings
-	where name in ('idle_in_transaction_session_timeout', 'idle_session_timeout', 'lock_timeout', 'statement_timeout', 'transaction_timeout')`
+// give the session to other clients.
+const settingsOfSource = `set local client_encoding to 'UTF8'; set local row_security = off; ` + withoutTimeouts
 
 // beginReading begins a transaction that writes nothing, and reads one snapshot.
 func (i *Importer) beginReading(ctx context.Context, source *pgx.Conn) (pgx.Tx, error) {
@@ -150,6 +149,9 @@ func (i *Importer) copyDatabase(ctx context.Context, source, target *pgx.Conn) e
 	if err := found.refuse(i.Target.Database); err != nil {
 		return err
 	}
+	if err := i.refuseEmpty(ctx, tx); err != nil {
+		return err
+	}
 	var snapshot string
 	if err := tx.QueryRow(ctx, "select pg_export_snapshot()").Scan(&snapshot); err != nil {
 		return explainConnection(i.Source.Side, err)
@@ -174,11 +176,30 @@ func (i *Importer) compareVersions(ctx context.Context, source, target *pgx.Conn
 	if err != nil {
 		return "", explainConnection(i.Target.Side, err)
 	}
-	return words, refuseNewer(from, to, words, own)
+	return words, refuseVersion(from, to, words, own)
 }
 
-// refuseNewer fails where a source has a newer major version: pg_dump reads none.
-func refuseNewer(source, target int, words, own string) error {
+// refuseEmpty fails where the source holds nothing: it is another one than is meant.
+func (i *Importer) refuseEmpty(ctx context.Context, source pgx.Tx) error {
+	var content []string
+	if err := source.QueryRow(ctx, "select "+contentQuery).Scan(&content); err != nil {
+		return explainConnection(i.Source.Side, err)
+	}
+	if len(content) == 0 {
+		return newPermanent("database %s of the source holds nothing: name another one in spec.bootstrap.import.database, or remove spec.bootstrap.import", i.Source.Database)
+	}
+	return nil
+}
+
+// oldestSource is the oldest version that has what is asked of a source, such as policies.
+const oldestSource = 90500
+
+// refuseVersion fails where a source has a newer major version, which pg_dump does not read,
+// or is too old.
+func refuseVersion(source, target int, words, own string) error {
+	if source < oldestSource {
+		return newPermanent("the source runs PostgreSQL %s, and 9.5 is the oldest that is imported: upgrade it, or import by hand (docs/guides/import.md)", words)
+	}
 	if source/10000 > target/10000 {
 		return newPermanent("spec.version: the source runs PostgreSQL %s, which is newer than this cluster's %s: declare a cluster of major version %d or later", words, own, source/10000)
 	}
@@ -254,7 +275,7 @@ func (i *Importer) explainReading(ctx context.Context, dump *program, read error
 // complete verifies the copy, records the import, and ends the transaction.
 func (i *Importer) complete(ctx context.Context, s *script, psql *program, to interface{ Close() error }, held inventory, result v1alpha1.ImportResult) error {
 	i.Report(ctx, Run{Step: v1alpha1.ImportStepVerifying})
-	data, err := json.Marshal(record{UID: i.UID, Source: i.SourceHash, Result: result})
+	data, err := json.Marshal(record{UID: i.UID, Source: i.DatabaseHash, Result: result})
 	if err != nil {
 		return err
 	}

@@ -108,6 +108,19 @@ func TestRealImportNamesWhatIsMissing(t *testing.T) {
 	}
 }
 
+// A source that holds nothing is a wrong one.
+func TestRealImportRefusesAnEmptySource(t *testing.T) {
+	r := newRealWorld(t, 1)
+	r.run(r.admin, "drop database if exists shop with (force)", "create database shop")
+	t.Cleanup(func() { r.run(r.admin, "drop database if exists shop with (force)") })
+	r.fails("database shop of the source holds nothing", true)
+	r.wantNothing()
+	r.run(r.i.Source, "create view v as select 1")
+	if _, err := r.i.Import(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
 // A role that cannot read all of the source is refused: a part is never taken for the whole.
 func TestRealImportNeedsToReadAll(t *testing.T) {
 	r := newRealWorld(t, 1)

@@ -62,7 +62,7 @@ func newRealWorld(t *testing.T, members int) *realWorld {
 	source := r.admin
 	source.Database = "shop"
 	r.i = &Importer{
-		Source: source, UID: "uid", SourceHash: "hash", Programs: cluster.Programs.Dir, Log: slog.New(slog.DiscardHandler), Patience: time.Minute,
+		Source: source, UID: "uid", DatabaseHash: "hash", Programs: cluster.Programs.Dir, Log: slog.New(slog.DiscardHandler), Patience: time.Minute,
 		Target: r.serverOf(r.target, true), Report: func(_ context.Context, run Run) { r.during(run) },
 	}
 	for _, m := range cluster.Members {
@@ -111,17 +111,17 @@ func (r *realWorld) fillSource(rows int) {
 		`create schema "Odd ""Name"""`, "create extension citext", "comment on extension citext is 'ours; with a semicolon'",
 		"create type mood as enum ('sad', 'ok')", "create domain positive as int check (value > 0)",
 		`create table customers (id bigint generated always as identity primary key, name citext unique, feels mood default 'ok', n positive)`,
-		`create table "Odd ""Name"""."Orders; COMMIT;" (id bigserial primary key, customer bigint not null references customers, pad text, at timestamptz default now(), raw bytea, number numeric, parts int[], j jsonb)`,
+		`create table "Odd ""Name"""."Orders$holdfast$; COMMIT; --" (id bigserial primary key, customer bigint not null references customers, pad text, at timestamptz default now(), raw bytea, number numeric, parts int[], j jsonb)`,
 		`create table events (at date, what text) partition by range (at)`,
 		`create table events_1 partition of events for values from ('2026-01-01') to ('2026-02-01')`,
 		`create table empty ()`, `create table hidden (t text)`, `insert into hidden values ('x')`, `alter table hidden enable row level security, force row level security`,
 		"create procedure tidy() language plpgsql as $$\nbegin\nCOMMIT;\n\n-- it goes on\nend\n$$",
 		`create view who as select name from customers`,
 		fmt.Sprintf(`insert into customers (name, n) select E'Customer\t\\.' || g || E'\n\\.\nCOMMIT;', g from generate_series(1, %d) g`, rows/10),
-		fmt.Sprintf(`insert into "Odd ""Name"""."Orders; COMMIT;" (customer, pad, raw, number, parts, j)
+		fmt.Sprintf(`insert into "Odd ""Name"""."Orders$holdfast$; COMMIT; --" (customer, pad, raw, number, parts, j)
 			select 1 + g %% %d, repeat(md5(g::text), 6), decode(md5(g::text), 'hex'), g / 7.0, array[g, null], jsonb_build_object('g', g) from generate_series(1, %d) g`, rows/10, rows),
 		`insert into events select '2026-01-01'::date + g % 31, 'e' || g from generate_series(1, 1000) g`,
-		`create materialized view sums as select customer, count(*) from "Odd ""Name"""."Orders; COMMIT;" group by 1`,
+		`create materialized view sums as select customer, count(*) from "Odd ""Name"""."Orders$holdfast$; COMMIT; --" group by 1`,
 		`create sequence own start 1000 increment 7`, `select nextval('own') from generate_series(1, 5)`,
 		`select lo_from_bytea(0, decode(repeat(md5(g::text), 1000), 'hex')) from generate_series(1, 40) g`,
 		`create role shop_owner`, `alter table empty owner to shop_owner`, `grant select on customers to shop_owner`, `analyze`)

@@ -158,19 +158,25 @@ const (
 // lockKey of the advisory lock that an import holds in the database that it fills.
 const lockKey = 0x686f6c6466617374
 
+// withoutTimeouts has a transaction wait as long as it takes, whatever spec.parameters say:
+// nothing is written while the source's catalogs are read. Not every version has every setting.
+const withoutTimeouts = `select pg_catalog.set_config(name, '0', true) from pg_catalog.pg_settings
+	where name in ('idle_in_transaction_session_timeout', 'idle_session_timeout', 'lock_timeout', 'statement_timeout', 'transaction_timeout')`
+
 // beginning begins the transaction, keeps every other import out of the database until it
 // ends, and refuses to write into a database that is not empty. pg_restore begins the same
 // transaction again, of which PostgreSQL only warns.
 func beginning(database string) string {
 	return fmt.Sprintf(`begin isolation level read committed, read write;
+%s;
 set local client_min_messages to error;
 set local search_path to pg_catalog;
-do $holdfast$ declare found text[]; begin
+do %s;
+`, withoutTimeouts, literal(fmt.Sprintf(`declare found text[]; begin
 	if not pg_try_advisory_xact_lock(%d) then raise exception using errcode = '55P03', message = 'another import has not ended'; end if;
 	found := %s;
 	if cardinality(found) > 0 then raise exception using errcode = '%s', message = %s || array_to_string(found, ', '); end if;
-end $holdfast$;
-`, int64(lockKey), contentQuery, codeContent, literal("database "+database+" holds data already: "))
+end`, int64(lockKey), contentQuery, codeContent, literal("database "+database+" holds data already: "))))
 }
 
 // verification compares the new database with the source, inside the transaction, has
@@ -178,8 +184,9 @@ end $holdfast$;
 func verification(v inventory, database, record string) string {
 	var b strings.Builder
 	check := func(what, query string, want int64) {
-		fmt.Fprintf(&b, "do $holdfast$ declare n bigint := (%s); begin if n <> %d then raise exception using errcode = '%s', message = %s || n || %s; end if; end $holdfast$;\n",
+		body := fmt.Sprintf("declare n bigint := (%s); begin if n <> %d then raise exception using errcode = '%s', message = %s || n || %s; end if; end",
 			query, want, codeDiffers, literal(what+": "), literal(fmt.Sprintf(" in the copy, and %d in the source", want)))
+		fmt.Fprintf(&b, "do %s;\n", literal(body)) // no tag of dollars: a table's name may hold any
 	}
 	b.WriteString("\nset local search_path to pg_catalog;\nset local client_min_messages to error;\n")
 	for _, t := range v.Tables {

@@ -133,3 +133,29 @@ func TestScriptReportsTablesAndBytes(t *testing.T) {
 		t.Errorf("%d tables, %d calls, %v", tables, calls, err)
 	}
 }
+
+// A name of the source is data: whatever it holds, the check stays one statement.
+func TestVerificationHoldsAnyName(t *testing.T) {
+	got := verification(inventory{Tables: []table{{Name: `public."x$holdfast$; commit; --'\"`, Rows: 1}}}, "app", "record")
+	if strings.Contains(got, "do $") || !strings.Contains(got, `only public."x$holdfast$; commit; --''\\"`) {
+		t.Errorf("%s", got)
+	}
+	for n, part := range strings.Split(strings.NewReplacer(`\\`, "", "''", "").Replace(got), "'") {
+		if n%2 == 0 && strings.Contains(part, "commit") {
+			t.Errorf("%s is outside of a literal", part)
+		}
+	}
+}
+
+// The transaction waits for what is read of the source, whatever timeouts the cluster has.
+func TestBeginningHasNoTimeouts(t *testing.T) {
+	got := beginning("app")
+	for _, timeout := range []string{"idle_in_transaction_session_timeout", "statement_timeout", "lock_timeout", "transaction_timeout"} {
+		if !strings.Contains(got, "'"+timeout+"'") {
+			t.Errorf("%s may end it", timeout)
+		}
+	}
+	if !strings.HasPrefix(got, "begin ") || !strings.Contains(got, "set_config(name, '0', true)") || strings.Contains(got, "do $") {
+		t.Errorf("%s", got)
+	}
+}

@@ -33,7 +33,7 @@ func TestServerHasThePasswordInItsEnvironmentAlone(t *testing.T) {
 func TestSettingsOfTheSourceEndWithTheirTransaction(t *testing.T) {
 	for statement := range strings.SplitSeq(settingsOfSource, ";") {
 		statement = strings.TrimSpace(statement)
-		if !strings.HasPrefix(statement, "set local ") && !strings.HasPrefix(statement, "select set_config(name, '0', true)") {
+		if !strings.HasPrefix(statement, "set local ") && !strings.HasPrefix(statement, "select pg_catalog.set_config(name, '0', true)") {
 			t.Errorf("%s outlives the transaction", statement)
 		}
 	}
@@ -85,13 +85,16 @@ func TestReadServers(t *testing.T) {
 	}
 }
 
-func TestNewerSourcesAreRefused(t *testing.T) {
+func TestVersionsOfSourcesAreRefused(t *testing.T) {
 	for _, c := range []struct {
 		source, target int
 		refused        bool
-	}{{150018, 170004, false}, {170009, 170004, false}, {180000, 170004, true}} {
-		err := refuseNewer(c.source, c.target, "18.0", "17.4")
-		if backup.InVain(err) != c.refused || c.refused && !strings.Contains(err.Error(), "declare a cluster of major version 18 or later") {
+	}{{150018, 170004, false}, {170009, 170004, false}, {180000, 170004, true}, {90500, 170004, false}, {90426, 170004, true}} {
+		err, says := refuseVersion(c.source, c.target, "of the source", "17.4"), "declare a cluster of major version 18 or later"
+		if c.source < c.target {
+			says = "9.5 is the oldest"
+		}
+		if backup.InVain(err) != c.refused || c.refused && !strings.Contains(err.Error(), says) {
 			t.Errorf("%d into %d: %v", c.source, c.target, err)
 		}
 	}

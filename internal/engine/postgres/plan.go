@@ -134,12 +134,12 @@ func (j *judgement) judgeService() {
 		j.AddAvailable(false, v1alpha1.ReasonVolumeFull, "%s answers, and its writes fail: volume %s has no disk space left", primary, j.VolumeName(j.lead.leader))
 		return
 	}
-	if isImporting(j.c) {
-		j.AddAvailable(false, v1alpha1.ReasonImporting, "clients are let in once the import is complete")
-		return
-	}
 	if q := j.findQuorum(); primary != "" && commitsWait(q) {
 		j.AddAvailable(false, v1alpha1.ReasonSynchronousDegraded, "%s answers, and %s", primary, j.describeWaiting(q))
+		return
+	}
+	if isImporting(j.c) {
+		j.AddAvailable(false, v1alpha1.ReasonImporting, "clients are let in once the import is complete")
 		return
 	}
 	if primary != "" && j.Observed.ServicePods[suffixRW][primary] {
