@@ -22,6 +22,10 @@ import (
 // importRetry is how long after a failed Job, whose cause may pass, the next one begins.
 const importRetry = 2 * time.Minute
 
+// stopDeadline is how long a Job that is removed may take to be gone: its pods have half of
+// it to stop.
+const stopDeadline = 2 * job.PodDeadline
+
 // importObservation is what stands around the import that a cluster begins with.
 type importObservation struct {
 	cluster v1alpha1.Cluster
@@ -31,7 +35,8 @@ type importObservation struct {
 	// secrets are the versions of the Secrets that the source names and of the one to log in
 	// to the new database with, and missing the field and the name of one that is not there.
 	secrets, missing string
-	// job, its pods, and what these say; nil where there is none.
+	// job and what its pods say; nil where there is none. Pods are those of an earlier Job,
+	// too: one that was removed by another client may have left them.
 	job    *batchv1.Job
 	pods   []corev1.Pod
 	report *importReport
@@ -85,10 +90,9 @@ func planImport(s importObservation) importPlan {
 // cancelImport ends an import that the spec declares no more. Clients are let in once no pod
 // of it can write.
 func (s importObservation) cancelImport(p *importPlan) {
-	if s.job != nil || s.report != nil {
+	if s.job != nil || s.report != nil || s.findRunningPod() != "" {
 		s.removeTry(p)
-		p.recheck = job.RecheckInterval
-		p.reportStopping(s.describeStuckPod(), "spec.bootstrap.import was removed: the import is cancelled")
+		s.reportStopping(p, "spec.bootstrap.import was removed: the import is cancelled")
 		return
 	}
 	p.status, p.mustRecord = nil, true
@@ -101,8 +105,9 @@ func (s importObservation) continueImport(p *importPlan) {
 	case s.report != nil && s.report.result != nil:
 		s.recordDone(p)
 	case s.job != nil && s.job.DeletionTimestamp != nil:
-		p.recheck = job.RecheckInterval
-		p.reportStopping(s.describeStuckPod(), "another try begins once the last one has stopped")
+		s.reportStopping(p, "another try begins once the last one has stopped")
+	case s.job == nil && s.findRunningPod() != "":
+		s.reportStopping(p, "pod %s of an earlier try has not ended: another try begins once it has", s.findRunningPod())
 	case s.describeOutdatedTry() != "":
 		s.discardTry(p, "%s: another try begins", s.describeOutdatedTry())
 	case s.job == nil && !s.how.Serving:
@@ -144,8 +149,8 @@ func (s importObservation) followJob(p *importPlan) {
 		s.discardTry(p, "the import has ended without a result, and is looked at again")
 	case job.HasCondition(s.job, batchv1.JobComplete):
 		p.reportWaiting("the import has ended")
-	case s.describeStuckPod() != "":
-		p.reportStalled(v1alpha1.ReasonImporting, "%s", s.describeStuckPod())
+	case s.describeStuckTry() != "":
+		p.reportStalled(v1alpha1.ReasonImporting, "%s", s.describeStuckTry())
 	case fault != "":
 		p.reportStalled(v1alpha1.ReasonImporting, "%s", fault)
 	case len(s.pods) == 0 && s.now.Sub(s.job.CreationTimestamp.Time) > job.PodDeadline:
@@ -159,13 +164,27 @@ func (s importObservation) followJob(p *importPlan) {
 	}
 }
 
-// describeStuckPod names a pod that was to stop and has not, as on a node that is cut off: no
+// findRunningPod names a pod that may still write into the database, whatever became of its
+// Job; empty for none.
+func (s importObservation) findRunningPod() string {
+	for i := range s.pods {
+		if phase := s.pods[i].Status.Phase; phase != corev1.PodSucceeded && phase != corev1.PodFailed {
+			return s.pods[i].Name
+		}
+	}
+	return ""
+}
+
+// describeStuckTry names what was to stop and has not, as a pod on a node that is cut off: no
 // other one is made before it is known to have; empty for none.
-func (s importObservation) describeStuckPod() string {
+func (s importObservation) describeStuckTry() string {
 	for _, pod := range s.pods {
 		if pod.DeletionTimestamp != nil && s.now.Sub(pod.DeletionTimestamp.Time) > job.PodDeadline {
 			return fmt.Sprintf("pod %s on node %s does not stop: bring the node back, or, if it is off, delete the pod with --force", pod.Name, pod.Spec.NodeName)
 		}
+	}
+	if s.job != nil && s.job.DeletionTimestamp != nil && s.now.Sub(s.job.DeletionTimestamp.Time) > stopDeadline {
+		return fmt.Sprintf("Job %s was to go, and does not: see its finalizers and its pods with kubectl describe", s.job.Name)
 	}
 	return ""
 }
@@ -249,12 +268,13 @@ func (p *importPlan) reportWaiting(format string, args ...any) {
 }
 
 // reportStopping says what clients wait for, or what keeps it from ending.
-func (p *importPlan) reportStopping(stuck, waiting string) {
-	if stuck != "" {
+func (s importObservation) reportStopping(p *importPlan, format string, args ...any) {
+	p.recheck = job.RecheckInterval
+	if stuck := s.describeStuckTry(); stuck != "" {
 		p.reportStalled(v1alpha1.ReasonImporting, "%s", stuck)
 		return
 	}
-	p.reportWaiting("%s", waiting)
+	p.reportWaiting(format, args...)
 }
 
 // reportStalled says what only a person can fix.

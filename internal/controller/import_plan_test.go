@@ -45,6 +45,9 @@ func (s importObservation) strand(ago time.Duration) {
 	s.pods[0] = corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "orders-import-x", DeletionTimestamp: &metav1.Time{Time: s.now.Add(-ago)}}, Spec: corev1.PodSpec{NodeName: "n1"}}
 }
 
+// lose has another client remove the Job, and its pods go.
+func (s *importObservation) lose() { s.job, s.pods = nil, nil }
+
 // importActs is what a plan does, in a few words.
 func importActs(p importPlan) string {
 	acts := restoreActs(restorePlan{mustRecord: p.mustRecord, create: p.create, remove: p.remove})
@@ -74,12 +77,13 @@ func TestPlanImport(t *testing.T) {
 			s.cluster.CommonStatus().Import, s.job, s.report, s.begun = nil, nil, nil, true
 		}, "record " + waits, ""},
 		{"a suspended cluster waits", func(s *importObservation) { s.cluster.Common().Suspend = true }, waits, "spec.suspend"},
-		{"before a member takes writes", func(s *importObservation) { s.job, s.report, s.how.Serving = nil, nil, false }, waits, "takes writes"},
+		{"before a member takes writes", func(s *importObservation) { s.lose(); s.report, s.how.Serving = nil, false }, waits, "takes writes"},
 		{"a Secret is missing", func(s *importObservation) {
-			s.job, s.missing = nil, "passwordSecretRef names Secret old-login"
+			s.lose()
+			s.missing = "passwordSecretRef names Secret old-login"
 		}, "Stalled/SecretMissing", "spec.bootstrap.import.passwordSecretRef names Secret old-login"},
-		{"a place to report comes first", func(s *importObservation) { s.job, s.report = nil, nil }, "+ConfigMap/orders-import " + waits, ""},
-		{"then the Job", func(s *importObservation) { s.job = nil }, "+Job/orders-import " + waits, ""},
+		{"a place to report comes first", func(s *importObservation) { s.lose(); s.report = nil }, "+ConfigMap/orders-import " + waits, ""},
+		{"then the Job", func(s *importObservation) { s.lose() }, "+Job/orders-import " + waits, ""},
 		{"it reports", func(*importObservation) {}, waits, "table 2 of 4, 9 MiB"},
 		{"it tries again", func(s *importObservation) { s.report.err = "the source: no route" }, waits, "trying again: the source: no route"},
 		{"the report of a Job that went is made anew", func(s *importObservation) { s.report = nil }, "+ConfigMap/orders-import " + waits, ""},
@@ -104,7 +108,8 @@ func TestPlanImport(t *testing.T) {
 		}, "-orders-import " + waits, ""},
 		{"but not at once", func(s *importObservation) { s.ended(batchv1.JobFailed, time.Minute) }, waits, "trying again in minutes"},
 		{"what a try said that is gone goes before the next one", func(s *importObservation) {
-			s.job, s.report.pod, s.report.err, s.report.permanent = nil, "orders-import-x", "the source: no such role", true
+			s.lose()
+			s.report.pod, s.report.err, s.report.permanent = "orders-import-x", "the source: no such role", true
 		}, "-orders-import " + waits, "another try begins"},
 		{"but a result of it counts", func(s *importObservation) { s.job, s.report.pod, s.report.result = nil, "orders-import-x", result }, "record " + waits, ""},
 		{"a corrected Secret is another try", func(s *importObservation) {
@@ -118,6 +123,19 @@ func TestPlanImport(t *testing.T) {
 			s.strand(2 * time.Minute)
 			s.job.DeletionTimestamp = &metav1.Time{Time: s.now}
 		}, "Stalled/Importing", "delete the pod with --force"},
+		{"no try begins beside a pod whose Job was removed by hand", func(s *importObservation) {
+			s.job, s.report, s.pods[0].Name = nil, nil, "orders-import-x"
+		}, waits, "pod orders-import-x of an earlier try has not ended"},
+		{"nor is what it reports removed", func(s *importObservation) { s.job, s.report.pod = nil, "orders-import-x" }, waits, "has not ended"},
+		{"a pod that has ended is not waited for", func(s *importObservation) {
+			s.job, s.pods[0].Status.Phase = nil, corev1.PodFailed
+		}, "+Job/orders-import " + waits, ""},
+		{"a Job that does not go is named, also where none of its pods is seen", func(s *importObservation) {
+			s.job.DeletionTimestamp, s.pods = &metav1.Time{Time: s.now.Add(-3 * time.Minute)}, nil
+		}, "Stalled/Importing", "Job orders-import was to go"},
+		{"but not while its pods have time to stop", func(s *importObservation) {
+			s.job.DeletionTimestamp, s.pods = &metav1.Time{Time: s.now.Add(-time.Minute)}, nil
+		}, waits, "once the last one has stopped"},
 		{"nor is the import cancelled", func(s *importObservation) {
 			s.strand(2 * time.Minute)
 			s.how.Source, s.job.DeletionTimestamp = nil, &metav1.Time{Time: s.now}
@@ -125,8 +143,15 @@ func TestPlanImport(t *testing.T) {
 		{"an end without a report is looked at again", func(s *importObservation) { s.ended(batchv1.JobComplete, time.Hour) }, "-orders-import " + waits, "without a result"},
 		{"a result is recorded, whatever became of the Job", func(s *importObservation) { s.report.result, s.job = result, nil }, "record " + waits, "complete"},
 		{"an import that is removed stops first", func(s *importObservation) { s.how.Source = nil }, "-orders-import " + waits, "cancelled"},
-		{"then its report goes", func(s *importObservation) { s.how.Source, s.job = nil, nil }, "-orders-import " + waits, "cancelled"},
-		{"then clients are let in", func(s *importObservation) { s.how.Source, s.job, s.report = nil, nil, nil }, "record", ""},
+		{"then its report goes", func(s *importObservation) { s.lose(); s.how.Source = nil }, "-orders-import " + waits, "cancelled"},
+		{"clients are kept out while a pod of it may write, whatever became of its Job", func(s *importObservation) {
+			s.how.Source, s.job, s.report = nil, nil, nil
+		}, waits, "cancelled"},
+		{"nor are they let in where it does not stop", func(s *importObservation) {
+			s.strand(2 * time.Minute)
+			s.how.Source, s.job, s.report = nil, nil, nil
+		}, "Stalled/Importing", "pod orders-import-x on node n1 does not stop"},
+		{"then clients are let in", func(s *importObservation) { s.lose(); s.how.Source, s.report = nil, nil }, "record", ""},
 		{"what is done leaves its Job", func(s *importObservation) {
 			s.cluster.CommonStatus().Import.CompletionTime, s.how = &metav1.Time{Time: s.now}, nil
 		}, "-orders-import", ""},

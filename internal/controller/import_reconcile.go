@@ -60,10 +60,25 @@ func (r *Reconciler[C, O]) observeImport(ctx context.Context, s *importObservati
 		return err
 	}
 	s.kind = gvk.Kind
-	found, said := &batchv1.Job{}, &corev1.ConfigMap{}
 	key := types.NamespacedName{Namespace: s.cluster.GetNamespace(), Name: s.name()}
-	// A Job that was made a moment ago is not in the cache: it would write into a database
-	// that clients have been let into.
+	if err := r.observeImportTry(ctx, s, key); err != nil {
+		return err
+	}
+	account := &corev1.ServiceAccount{}
+	err = r.Client.Get(ctx, key, account)
+	s.begun = err == nil && metav1.IsControlledBy(account, s.cluster)
+	if client.IgnoreNotFound(err) != nil {
+		return err
+	}
+	return r.observeImportSecrets(ctx, s)
+}
+
+// observeImportTry finds the Job, what it reported, and all pods of imports into a cluster of
+// this name.
+func (r *Reconciler[C, O]) observeImportTry(ctx context.Context, s *importObservation, key types.NamespacedName) error {
+	found, said := &batchv1.Job{}, &corev1.ConfigMap{}
+	// What was made a moment ago is not in the cache: it would write into a database that
+	// clients have been let into.
 	reader := client.Reader(r.Client)
 	if st := s.cluster.CommonStatus().Import; st != nil && !st.Done() && s.how != nil && s.how.Source == nil {
 		reader = r.Live
@@ -80,22 +95,12 @@ func (r *Reconciler[C, O]) observeImport(ctx context.Context, s *importObservati
 	case client.IgnoreNotFound(err) != nil:
 		return err
 	}
-	if s.job != nil {
-		var pods corev1.PodList
-		if err := r.Client.List(ctx, &pods, client.InNamespace(key.Namespace), client.MatchingLabels{
-			v1alpha1.LabelCluster: s.cluster.GetName(), v1alpha1.LabelImport: strings.ToLower(s.kind),
-		}); err != nil {
-			return err
-		}
-		s.pods = pods.Items
-	}
-	account := &corev1.ServiceAccount{}
-	err = r.Client.Get(ctx, key, account)
-	s.begun = err == nil && metav1.IsControlledBy(account, s.cluster)
-	if client.IgnoreNotFound(err) != nil {
-		return err
-	}
-	return r.observeImportSecrets(ctx, s)
+	var pods corev1.PodList
+	err := reader.List(ctx, &pods, client.InNamespace(key.Namespace), client.MatchingLabels{
+		v1alpha1.LabelCluster: s.cluster.GetName(), v1alpha1.LabelImport: strings.ToLower(s.kind),
+	})
+	s.pods = pods.Items
+	return err
 }
 
 // observeImportSecrets reads which version the Secrets have that the Job logs in with, while

@@ -53,6 +53,22 @@ func TestCancelledImportReadsItsJobFromTheServer(t *testing.T) {
 	}
 }
 
+// A Job that was removed by hand leaves its pods for a while, which may still commit.
+func TestCancelledImportReadsItsPodsFromTheServer(t *testing.T) {
+	s := importing()
+	s.how.Source = nil
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "orders-import-x", Labels: s.labels()}, Status: corev1.PodStatus{Phase: corev1.PodRunning}}
+	observing(t, &s, nil, []client.Object{pod})
+	if p := planImport(s); p.mustRecord || p.status == nil {
+		t.Errorf("%q, %+v", importActs(p), p.status)
+	}
+	pod.Status.Phase = corev1.PodFailed
+	observing(t, &s, nil, []client.Object{pod})
+	if p := planImport(s); !p.mustRecord || p.status != nil {
+		t.Errorf("once it has ended: %q, %+v", importActs(p), p.status)
+	}
+}
+
 // Between two tries the account of the Job says that an import has begun.
 func TestLostRecordOfAnImportIsKnownByItsAccount(t *testing.T) {
 	s := importing()

@@ -54,8 +54,9 @@ func unwrapConnection(err error) error {
 	return err
 }
 
-// saidError is an error of psql with VERBOSITY=verbose.
-var saidError = regexp.MustCompile(`(?m)(?:ERROR|FATAL|PANIC):  ([0-9A-Z]{5}): (.*)$`)
+// saidError is an error of psql with VERBOSITY=verbose, which begins its line: the context of
+// another error may quote rows that look like one.
+var saidError = regexp.MustCompile(`(?m)^(?:psql:\S+ )?(?:ERROR|FATAL|PANIC):  ([0-9A-Z]{5}): (.*)$`)
 
 // explainTarget says why psql ended, without the details of the server: they may hold
 // rows. Remedies name the field to change.
@@ -68,9 +69,12 @@ func explainTarget(ctx context.Context, stderr string, err error) error {
 		return fmt.Errorf("the new database: psql: %w: %s", err, firstError(stderr))
 	}
 	code, message := found[len(found)-1][1], found[len(found)-1][2]
-	if strings.HasPrefix(code, dataClass) {
+	switch {
+	case strings.HasPrefix(code, dataClass):
 		message, _, _ = strings.Cut(message, `"`)
 		message = strings.TrimRight(message, ": ")
+	case strings.HasPrefix(code, raisedClass):
+		message = "a function of the source, such as of an index or a generated column, has raised an error"
 	}
 	words := fmt.Errorf("the new database: %s (SQLSTATE %s)%s", message, code, remedyOf(code)) //nolint:err113 // made of what psql said
 	if isPassing(code) || code == codeContent {
@@ -81,6 +85,9 @@ func explainTarget(ctx context.Context, stderr string, err error) error {
 
 // dataClass of SQLSTATEs has messages that quote a value.
 const dataClass = "22"
+
+// raisedClass of SQLSTATEs has messages of the source's own functions: they may hold rows.
+const raisedClass = "P0"
 
 func remedyOf(code string) string {
 	switch code {

@@ -30,6 +30,8 @@ func TestErrorsSayWhetherTheyPass(t *testing.T) {
 		{explainTarget(t.Context(), "psql:<stdin>:7: ERROR:  22P02: invalid input syntax for type integer: \"a row\"\nCONTEXT:  COPY t, line 1: \"a row\"", errors.New("exit 3")), true, "type integer (SQLSTATE 22P02)"},
 		{explainTarget(t.Context(), "psql:<stdin>:7: ERROR:  22003: value \"a row\" is out of range for type integer", errors.New("exit 3")), true, "new database: value (SQLSTATE 22003)"},
 		{explainTarget(t.Context(), "psql:<stdin>:7: ERROR:  22P02: invalid input syntax for type json: \"a \" b\" a row", errors.New("exit 3")), true, "type json (SQLSTATE 22P02)"},
+		{explainTarget(t.Context(), "psql:<stdin>:7: ERROR:  P0001: no such thing as a row", errors.New("exit 3")), true, "has raised an error (SQLSTATE P0001)"},
+		{explainTarget(t.Context(), "psql:<stdin>:7: ERROR:  23505: could not create unique index \"i\"\nCONTEXT:  COPY t, line 1: \"ERROR:  08000: a row\"", errors.New("exit 3")), true, "unique index"},
 		{explainTarget(t.Context(), "FATAL:  25P03: terminating connection due to idle-in-transaction timeout", errors.New("exit 2")), false, "idle-in-transaction"},
 		{explainTarget(t.Context(), "FATAL:  57P01: terminating connection", errors.New("exit 2")), false, "terminating"},
 		{explainTarget(t.Context(), "psql:<stdin>:7: error: connection to server was lost\nCONTEXT: a row", errors.New("exit 2")), false, "was lost"},

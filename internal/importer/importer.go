@@ -246,7 +246,9 @@ func (i *Importer) pipe(parent context.Context, snapshot string, held inventory,
 	}}
 	passed := s.passAll(beginning(i.Target.Database), text)
 	if passed != nil && !errors.Is(passed, errNoEnd) {
-		// psql has ended: what it said is the cause, and the others end with it.
+		// psql has ended: what it said is the cause, and the others end with it. Where it has
+		// not, it ends without the end of the transaction.
+		_ = to.Close()
 		stopped := psql.cmd.Wait()
 		cancel()
 		_, _ = restore.cmd.Wait(), dump.cmd.Wait()

@@ -28,9 +28,9 @@ func TestPostgresImport(t *testing.T) {
 	importsFrom(t, 20_000, 1, func(*cluster) {})
 }
 
-// importsFrom a source with rows of about 250 bytes. Disturb is called while an import that
-// can succeed is under way.
-func importsFrom(t *testing.T, rows int, replicas int32, disturb func(*cluster)) {
+// importsFrom a source with rows of about 235 bytes, and returns what the status says of it.
+// Disturb is called while an import that can succeed is under way.
+func importsFrom(t *testing.T, rows int, replicas int32, disturb func(*cluster)) v1alpha1.ImportResult {
 	t.Helper()
 	needKind(t, postgres)
 	have := needImages(t, "postgres", "15", 1)
@@ -100,6 +100,7 @@ func importsFrom(t *testing.T, rows int, replicas int32, disturb func(*cluster))
 	}
 	c.editCluster(func(pg *v1alpha1.PostgresCluster) { pg.Spec.Bootstrap.Import = nil })
 	c.waitReady()
+	return *pg.Status.Import.Result
 }
 
 // sourcePod is a PostgreSQL server that is no cluster's.
