@@ -89,7 +89,7 @@ etcd-test: $(CLUSTER) ## test the etcd agent with real etcd of ETCD_VERSIONS (a 
 postgres-test: $(CLUSTER) ## test the PostgreSQL agent and Jobs with real PostgreSQL of POSTGRES_MAJORS (many minutes each; needs root); FOCUS=regexp for some
 	@for major in $(POSTGRES_MAJORS); do \
 		printf '\033[1m==> tests with PostgreSQL %s\033[0m\n' "$$major"; \
-		test/run-postgres-tests.sh "$$($(CLUSTER) postgres $$major)" '$(if $(filter .,$(FOCUS)),Real,$(FOCUS))' "$$($(CLUSTER) programs prometheus-postgres-exporter)"; \
+		test/run-postgres-tests.sh "$$($(CLUSTER) postgres $$major)" '$(if $(filter .,$(FOCUS)),Real,$(FOCUS))' "$$($(CLUSTER) programs prometheus-postgres-exporter)" "$$($(CLUSTER) postgres $(firstword $(POSTGRES_MAJORS)))"; \
 	done
 
 mysql-test: $(CLUSTER) ## test MySQL's agent, its layers and its Jobs with real groups of three (about 25 minutes, and 4 GiB of memory)

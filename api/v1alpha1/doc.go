@@ -82,6 +82,10 @@ const (
 	// cluster that is restored, in lower case. LabelKind of such an object is that
 	// of no cluster, so that no Service takes its pods for members.
 	LabelRestore = "holdfast.dev/restore"
+	// LabelImport on what an import needs while it lasts is the kind of the cluster
+	// that is filled, in lower case. LabelKind of such an object is that of no
+	// cluster. In the selector of a Service it keeps clients out: no member has it.
+	LabelImport = "holdfast.dev/import"
 	// LabelStoreCheck on what tries whether a store can be used is the kind of the
 	// cluster whose store it is, in lower case. LabelKind of such an object is that
 	// of no cluster.

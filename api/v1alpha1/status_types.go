@@ -131,6 +131,10 @@ type CommonStatus struct {
 	// +optional
 	Restore *RestoreStatus `json:"restore,omitempty"`
 
+	// Import is the import that the cluster began with. PostgreSQL only.
+	// +optional
+	Import *ImportStatus `json:"import,omitempty"`
+
 	// DeletionPolicy is what deleting the cluster does to its data now. It is
 	// Delete from before the first volume, CA or credential gets the owner reference
 	// by which Kubernetes deletes it, until none has one: then it is Retain.

@@ -21,6 +21,7 @@ func (r *Reconciler[C, O]) announceStatus(c C, before *v1alpha1.CommonStatus) {
 	}
 	r.announceElection(c, before.Election, after.Election)
 	r.announceRestore(c, before.Restore, after.Restore)
+	r.announceImport(c, before.Import, after.Import)
 	r.announceDrill(c, before.Drill, after.Drill)
 	r.announceRequests(c, before.Requests, after.Requests)
 	r.announceMembers(c, before.Members, after.Members)
@@ -107,6 +108,24 @@ func (r *Reconciler[C, O]) announceRestore(c C, before, after *v1alpha1.RestoreS
 		r.recordEvent(c, normal, v1alpha1.ReasonRestored, "Restore", "backup %s is restored, up to %s", after.Result.Backup, after.Result.EndPosition)
 	case after.Error != "" && (before == nil || before.Error != after.Error):
 		r.recordEvent(c, warning, v1alpha1.ReasonRestoreFailed, "Restore", "%s", after.Error)
+	}
+}
+
+// announceImport says which step of an import began, and how it ended.
+func (r *Reconciler[C, O]) announceImport(c C, before, after *v1alpha1.ImportStatus) {
+	was := v1alpha1.ImportStatus{}
+	if before != nil {
+		was = *before
+	}
+	switch {
+	case after == nil:
+	case after.Done() && !was.Done() && after.Result != nil:
+		r.recordEvent(c, normal, v1alpha1.ReasonImported, "Import", "%d tables with %d rows and %d large objects are imported from version %s, and verified",
+			after.Result.Tables, after.Result.Rows, after.Result.LargeObjects, after.Result.SourceVersion)
+	case after.Error != "" && was.Error != after.Error:
+		r.recordEvent(c, warning, v1alpha1.ReasonImportFailed, "Import", "%s", after.Error)
+	case after.Step != "" && was.Step != after.Step:
+		r.recordEvent(c, normal, v1alpha1.ReasonImporting, "Import", "%s", describeImportStep(after.Step, ""))
 	}
 }
 

@@ -93,7 +93,8 @@ func spellState(state agentapi.State) string {
 }
 
 // JudgeRollout judges how far a member that serves has taken up what is declared,
-// and whether it is behind the Service of a suffix; first match wins.
+// and whether it is behind the Service of a suffix; none where clients are kept out. First
+// match wins.
 func JudgeRollout(view *View, ordinal int, service string) Standing {
 	pod, m := view.Observed.Pods[ordinal], view.Observed.Member(ordinal)
 	name := view.PodName(ordinal)
@@ -102,7 +103,7 @@ func JudgeRollout(view *View, ordinal int, service string) Standing {
 		return Standing{v1alpha1.ReasonRestarting, "member " + name + " is to be replaced for what spec changed", false}
 	case view.ages[ordinal].agent != "":
 		return Standing{v1alpha1.ReasonRestarting, "member " + name + " is to be replaced: " + view.ages[ordinal].agent, false}
-	case !IsReady(pod) || !view.Observed.ServicePods[service][name]:
+	case !IsReady(pod) || service != "" && !view.Observed.ServicePods[service][name]:
 		return Standing{v1alpha1.ReasonUpdatingEndpoints, "member " + name + " is not behind its Service yet", false}
 	case m.ConfigHash != agentapi.HashConfig(view.Desired.Config) && m.ConfigError == "":
 		return Standing{v1alpha1.ReasonConfiguring, "member " + name + " has not taken up the settings yet", false}
