@@ -372,7 +372,7 @@ func TestRequestEndsWhereAdmissionRewritesTheTemplate(t *testing.T) {
 	if view, image = w.view(); image != agentNow || view.reportAgent().Outdated != nil || view.FindOutdated(1) != "" {
 		t.Errorf("after going back: declared %s, behind %v, replaced because %q", image, view.reportAgent().Outdated, view.FindOutdated(1))
 	}
-	w.c.Status.Agent = nil
+	w.c.Status.Agent, w.c.Status.Requests, w.o.Settings.AgentImage = nil, nil, "holdfast:v3"
 	if _, image = w.view(); image != agentNow {
 		t.Errorf("without a record the agent of %s is declared", image)
 	}
@@ -537,6 +537,23 @@ func TestAgentsAreNotJudgedByATemplateThatIsNotObserved(t *testing.T) {
 		if r := view.planAgentUpdate(); r == nil || r.ID != "one" || r.Result != "" {
 			t.Errorf("observed %t: the request: %+v", observed, r)
 		}
+	}
+}
+
+// Nor is a request called needless then.
+func TestRequestWaitsForATemplateThatIsObserved(t *testing.T) {
+	w := newAgentWorld()
+	w.requestUpdate("one")
+	w.c.Status.Agent.Outdated = nil
+	w.o.StatefulSet.Generation = w.o.StatefulSet.Status.ObservedGeneration + 1
+	view, _ := w.view()
+	if r := view.planAgentUpdate(); r != nil {
+		t.Errorf("recorded: %+v", r)
+	}
+	w.o.StatefulSet.Generation = w.o.StatefulSet.Status.ObservedGeneration
+	view, _ = w.view()
+	if r := view.planAgentUpdate(); r == nil || r.Result != "" {
+		t.Errorf("the template is observed: %+v", r)
 	}
 }
 
