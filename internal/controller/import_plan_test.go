@@ -26,7 +26,7 @@ func importing() importObservation {
 		PasswordSecretRef: &v1alpha1.ImportPassword{SecretReference: v1alpha1.SecretReference{Name: "old-login"}}}
 	c.Status.Import = &v1alpha1.ImportStatus{StartTime: &began}
 	s := importObservation{
-		cluster: c, kind: "PostgresCluster", agentImage: "holdfast:1", now: backupstest.Noon, secrets: "1", pods: []corev1.Pod{{}},
+		cluster: c, kind: "PostgresCluster", agentImage: "holdfast:1", now: backupstest.Noon, secrets: "1", pods: []corev1.Pod{{ObjectMeta: metav1.ObjectMeta{Name: "orders-import-x"}}},
 		how: &engine.Import{Source: c.Spec.Bootstrap.Import, Living: true, Serving: true, Program: "postgres", Image: "postgres:17", User: 999,
 			Hosts: []string{"orders-0.orders-members.shop.svc"}, Port: 5432, Secret: "orders-app"},
 		report: &importReport{object: &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "orders-import"}}, step: v1alpha1.ImportStepCopying, progress: "table 2 of 4, 9 MiB"},
@@ -40,7 +40,7 @@ func (s importObservation) ended(as batchv1.JobConditionType, ago time.Duration)
 	s.job.Status.Conditions = []batchv1.JobCondition{{Type: as, Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(s.now.Add(-ago))}}
 }
 
-// strand has the pod been told to stop, on a node that is cut off.
+// strand has a pod that was to stop, on a node that is cut off.
 func (s importObservation) strand(ago time.Duration) {
 	s.pods[0] = corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "orders-import-x", DeletionTimestamp: &metav1.Time{Time: s.now.Add(-ago)}}, Spec: corev1.PodSpec{NodeName: "n1"}}
 }
@@ -124,7 +124,7 @@ func TestPlanImport(t *testing.T) {
 			s.job.DeletionTimestamp = &metav1.Time{Time: s.now}
 		}, "Stalled/Importing", "delete the pod with --force"},
 		{"no try begins beside a pod whose Job was removed by hand", func(s *importObservation) {
-			s.job, s.report, s.pods[0].Name = nil, nil, "orders-import-x"
+			s.job, s.report = nil, nil
 		}, waits, "pod orders-import-x of an earlier try has not ended"},
 		{"nor is what it reports removed", func(s *importObservation) { s.job, s.report.pod = nil, "orders-import-x" }, waits, "has not ended"},
 		{"a pod that has ended is not waited for", func(s *importObservation) {

@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
+	"github.com/holdfast-db/holdfast/internal/agentapi"
 )
 
 // observing observes an import where the cache and the API server have objects.
@@ -66,6 +67,52 @@ func TestCancelledImportReadsItsPodsFromTheServer(t *testing.T) {
 	observing(t, &s, nil, []client.Object{pod})
 	if p := planImport(s); !p.mustRecord || p.status != nil {
 		t.Errorf("once it has ended: %q, %+v", importActs(p), p.status)
+	}
+}
+
+// What another cluster of the name left behind is no part of an import: not its Job, nor what
+// that reported.
+func TestImportIsOfItsOwnCluster(t *testing.T) {
+	s := importing()
+	job := &batchv1.Job{ObjectMeta: ownedMeta(s, "orders-import")}
+	said := &corev1.ConfigMap{ObjectMeta: ownedMeta(s, "orders-import"), Data: map[string]string{
+		agentapi.RestoreKeyClusterUID: "c-uid", agentapi.ImportKeySource: s.hashSource(), agentapi.RestoreKeyPod: "orders-import-x", agentapi.ImportKeyResult: `{"rows":7}`,
+	}}
+	observing(t, &s, []client.Object{job, said}, nil)
+	if s.job == nil || s.report == nil || s.report.result == nil || s.report.result.Rows != 7 {
+		t.Fatalf("%+v, %+v", s.job, s.report)
+	}
+	for key, other := range map[string]string{agentapi.RestoreKeyClusterUID: "another", agentapi.ImportKeySource: "another", agentapi.ImportKeyResult: "cut o"} {
+		changed := said.DeepCopy()
+		changed.Data[key] = other
+		observing(t, &s, []client.Object{job, changed}, nil)
+		if s.report == nil || s.report.result != nil || key == agentapi.ImportKeyResult && (s.report.err == "" || !s.report.permanent) {
+			t.Errorf("%s %s: %+v", key, other, s.report)
+		}
+	}
+	job.OwnerReferences[0].UID, said.OwnerReferences[0].UID = "another", "another"
+	observing(t, &s, []client.Object{job, said}, nil)
+	if s.job != nil || s.report != nil {
+		t.Errorf("%+v, %+v", s.job, s.report)
+	}
+}
+
+// A writer that lags takes nothing off an import that is recorded, and what is recorded is of
+// the spec that was read.
+func TestImportIsRecordedOverNothingNewer(t *testing.T) {
+	c := importing().cluster.(*v1alpha1.PostgresCluster)
+	c.ResourceVersion = "7"
+	r := &Reconciler[*v1alpha1.PostgresCluster, int]{}
+	for name, p := range map[string]*pass[*v1alpha1.PostgresCluster]{
+		"while it is under way": {c: c}, "as it is recorded": {c: c, imported: importPlan{mustRecord: true}},
+	} {
+		before := &v1alpha1.CommonStatus{}
+		if !p.imported.mustRecord {
+			before = c.CommonStatus()
+		}
+		if version, once := r.chooseVersion(p, before); !once || p.imported.mustRecord && version != "7" {
+			t.Errorf("%s: %q, once %t", name, version, once)
+		}
 	}
 }
 
