@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	appsv1ac "k8s.io/client-go/applyconfigurations/apps/v1"
 
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
 	"github.com/holdfast-db/holdfast/internal/agentapi"
@@ -391,6 +392,11 @@ func TestMemberThatTheGroupRefusesGetsAnotherAgent(t *testing.T) {
 			p := w.plan()
 			if p.Report.Agent.Image != tc.want {
 				t.Errorf("new pods have agents of %s, want %s", p.Report.Agent.Image, tc.want)
+			}
+			for _, obj := range p.Objects {
+				if set, is := obj.(*appsv1ac.StatefulSetApplyConfiguration); is && set.Annotations[v1alpha1.AnnotationAgentImage] != tc.want {
+					t.Errorf("the StatefulSet records agents of %v, want %s", set.Annotations, tc.want)
+				}
 			}
 			w.o.StatefulSet.Spec.Template.Spec.InitContainers[0].Image = p.Report.Agent.Image
 			w.o.StatefulSet.Status.UpdateRevision = "of " + p.Report.Agent.Image
