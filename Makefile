@@ -91,7 +91,7 @@ postgres-test: $(CLUSTER) ## test the PostgreSQL agent and Jobs with real Postgr
 mysql-test: $(CLUSTER) ## test MySQL's agent, its layers and its Jobs with real groups of three (about 25 minutes, and 4 GiB of memory)
 	$(call say,tests with MySQL $(MYSQL_VERSION))
 	@programs=$$($(CLUSTER) mysql $(MYSQL_VERSION)); \
-	HOLDFAST_MYSQL=$$programs HOLDFAST_MYSQL_EXPORTER=$$($(CLUSTER) programs prometheus-mysqld-exporter) go test -tags mysql -count=1 -p 1 -timeout 60m -run Real ./internal/agent/mysql/... ./internal/mysqlgtid/ ./internal/binlog/ ./internal/restore/mysql/
+	HOLDFAST_MYSQL=$$programs HOLDFAST_MYSQL_EXPORTER=$$($(CLUSTER) programs prometheus-mysqld-exporter) go test -tags mysql -count=1 -p 1 -timeout 60m -run Real ./internal/agent/mysql/... ./internal/mysqlgtid/ ./internal/binlog/ ./internal/restore/mysql/ ./internal/forecast/settings/
 
 argocd-test: $(CLUSTER) ## test with Argo CD's own health, actions, comparison and controller code (the first build takes minutes)
 	$(call say,tests with the code of Argo CD)
