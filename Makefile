@@ -71,7 +71,7 @@ lint: ## golangci-lint with the import direction (minutes when its cache is cold
 unit: ## tests that need nothing but Go
 	$(call say,unit tests)
 	@go test -timeout 30m ./...
-	@cd test && go test -timeout 30m ./dashboards/... ./docs/... ./faultplan/... ./gitops/... ./helm/... ./kustomization/... ./netns/... ./olm/... ./podprocess/... ./prometheus/... ./recording/... ./release/... ./shape/... ./toyengine/... ./waltail/... ./writehistory/...
+	@cd test && go test -timeout 30m ./dashboards/... ./docs/... ./faultplan/... ./gitops/... ./helm/... ./kustomization/... ./netns/... ./olm/... ./planci/... ./podprocess/... ./prometheus/... ./recording/... ./release/... ./shape/... ./toyengine/... ./waltail/... ./writehistory/...
 	@cd test/cluster && go test ./...
 
 api-test: $(CLUSTER) ## tests against a real API server (builds Kubernetes once: about five minutes)
@@ -95,7 +95,7 @@ postgres-test: $(CLUSTER) ## test the PostgreSQL agent and Jobs with real Postgr
 mysql-test: $(CLUSTER) ## test MySQL's agent, its layers and its Jobs with real groups of three (about 25 minutes, and 4 GiB of memory)
 	$(call say,tests with MySQL $(MYSQL_VERSION))
 	@programs=$$($(CLUSTER) mysql $(MYSQL_VERSION)); \
-	HOLDFAST_MYSQL=$$programs HOLDFAST_MYSQL_EXPORTER=$$($(CLUSTER) programs prometheus-mysqld-exporter) go test -tags mysql -count=1 -p 1 -timeout 60m -run Real ./internal/agent/mysql/... ./internal/mysqlgtid/ ./internal/binlog/ ./internal/restore/mysql/
+	HOLDFAST_MYSQL=$$programs HOLDFAST_MYSQL_EXPORTER=$$($(CLUSTER) programs prometheus-mysqld-exporter) go test -tags mysql -count=1 -p 1 -timeout 60m -run Real ./internal/agent/mysql/... ./internal/mysqlgtid/ ./internal/binlog/ ./internal/restore/mysql/ ./internal/forecast/settings/
 
 argocd-test: $(CLUSTER) ## test with Argo CD's own health, actions, comparison and controller code (the first build takes minutes)
 	$(call say,tests with the code of Argo CD)

@@ -142,6 +142,7 @@ func (a *MySQLAgents) FollowRequests(w *World) bool {
 // CarryOut implements Agents: MySQL has no steps of its own.
 func (*MySQLAgents) CarryOut(*World, engine.Step) bool { return false }
 
-// EffectOf implements Agents: the server says of each setting whether it takes it while it
-// runs.
-func (*MySQLAgents) EffectOf(*World, string) settings.Effect { return settings.Unknown }
+// EffectOf implements Agents.
+func (*MySQLAgents) EffectOf(w *World, parameter string) settings.Effect {
+	return settings.ForMySQL(w.Cluster.CommonStatus().Version).EffectOf(parameter)
+}

@@ -45,8 +45,12 @@ func TestEditsOfMySQL(t *testing.T) {
 		want     []string
 	}{
 		{"nothing", 3, func(*v1alpha1.MySQLCluster) {}, nil},
-		{"a parameter", 3, func(c *v1alpha1.MySQLCluster) { c.Spec.Parameters = v1alpha1.Parameters{"max_connections": "300"} },
-			append([]string{"SettingsTaken max_connections"}, restarts...)},
+		{"a parameter that a running server takes", 3, func(c *v1alpha1.MySQLCluster) { c.Spec.Parameters = v1alpha1.Parameters{"max_connections": "300"} },
+			[]string{"SettingsTaken max_connections"}},
+		{"a parameter that takes a restart", 3, func(c *v1alpha1.MySQLCluster) { c.Spec.Parameters = v1alpha1.Parameters{"thread_stack": "2M"} },
+			append([]string{"SettingsTaken thread_stack"}, restarts...)},
+		{"a parameter that no catalogue has", 3, func(c *v1alpha1.MySQLCluster) { c.Spec.Parameters = v1alpha1.Parameters{"of_a_plugin": "1"} },
+			append([]string{"SettingsTaken of_a_plugin"}, restarts...)},
 		{"a patch", 3, func(c *v1alpha1.MySQLCluster) { c.Spec.Version = "9.7.5" }, restarts},
 		{"an older series", 3, func(c *v1alpha1.MySQLCluster) { c.Spec.Version = "8.4.9" }, []string{"stalled DowngradeRefused"}},
 		{"more members", 1, func(c *v1alpha1.MySQLCluster) { c.Spec.Replicas = new(int32(3)) },

@@ -108,7 +108,11 @@ func writeTable(out io.Writer, rows []audit.Row) error {
 	for _, r := range rows {
 		client, _, _ := strings.Cut(r.UserAgent, " ")
 		object := strings.Trim(r.Namespace+"/"+r.Name, "/")
-		fmt.Fprintf(w, "%d\t%d\t%s\t%s\t%s\t%s\t%s\n", r.Count, r.CountFailed(), r.Verb, r.Resource, r.User, client, object)
+		verb := r.Verb
+		if r.DryRun {
+			verb += " (dry run)"
+		}
+		fmt.Fprintf(w, "%d\t%d\t%s\t%s\t%s\t%s\t%s\n", r.Count, r.CountFailed(), verb, r.Resource, r.User, client, object)
 	}
 	return w.Flush()
 }

@@ -25,6 +25,15 @@ type plannedStep struct {
 	Members     []string `json:"members"`
 	Volumes     []string `json:"volumes"`
 	WritesPause bool     `json:"writesPause"`
+	Successor   bool     `json:"successor"`
+	// From and To are sizes.
+	From string `json:"from"`
+	To   string `json:"to"`
+}
+
+// refusal is why a plan says that an edit is refused.
+type refusal struct {
+	Reason string `json:"reason"`
 }
 
 // planned is what is read of a plan of one cluster.
@@ -33,9 +42,7 @@ type planned struct {
 		Action   string        `json:"action"`
 		UnderWay []plannedStep `json:"underWay"`
 		Steps    []plannedStep `json:"steps"`
-		Refused  []struct {
-			Reason string `json:"reason"`
-		} `json:"refused"`
+		Refused  []refusal     `json:"refused"`
 	} `json:"clusters"`
 }
 

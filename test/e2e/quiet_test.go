@@ -21,6 +21,8 @@ const quietMinute = time.Minute
 type auditRow struct {
 	User, UserAgent, Verb, Resource, Namespace, Name string
 	Count                                            int
+	// DryRun says that the request was to change nothing.
+	DryRun bool
 }
 
 func (r auditRow) isWrite() bool {

@@ -6,6 +6,7 @@ package settings
 import (
 	"embed"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"strconv"
@@ -31,7 +32,8 @@ const (
 // Setting is one of a server's.
 type Setting struct {
 	Name string
-	// Context as pg_settings has it, such as postmaster.
+	// Context as pg_settings has it, such as postmaster; of MySQL dynamic, session or
+	// restart.
 	Context string
 	// Type is integer, real, bool, string or enum. Unit is that of a number without one.
 	Type, Unit string
@@ -41,41 +43,50 @@ type Setting struct {
 
 // Catalogue is what the servers of one version say of their settings.
 type Catalogue struct {
-	// Major is the version that it was taken from, and Exact says that it is the one that
-	// was asked for.
-	Major int
-	Exact bool
+	// Version that it was taken from, such as 17 of PostgreSQL or 9.7 of MySQL, and Exact
+	// says that it is the one that was asked for.
+	Version string
+	Exact   bool
 
 	settings map[string]Setting
-	changed  map[string]Effect
 }
 
-//go:embed postgres_*.tsv
+// The files are written by test/postgres-settings.sh and test/mysql-settings.sh.
+//
+//go:embed postgres_*.tsv mysql_*.tsv
 var files embed.FS
 
-// changedSince are settings whose effect is another one from a version on.
-var changedSince = map[int]map[string]Effect{
-	18: {"autovacuum_max_workers": Reload}, // autovacuum_worker_slots is what takes a restart
-}
+var (
+	readPostgres = sync.OnceValue(func() map[string]map[string]Setting { return readFiles("postgres_") })
+	readMySQL    = sync.OnceValue(func() map[string]map[string]Setting { return readFiles("mysql_") })
+)
 
-var readPostgres = sync.OnceValue(func() map[int]map[string]Setting {
-	all := map[int]map[string]Setting{}
-	for major := 10; major < 100; major++ {
-		if text, err := files.ReadFile(fmt.Sprintf("postgres_%d.tsv", major)); err == nil {
-			all[major] = parse(string(text))
+// readFiles reads the catalogues of one engine, by version.
+func readFiles(prefix string) map[string]map[string]Setting {
+	all := map[string]map[string]Setting{}
+	entries, err := files.ReadDir(".")
+	if err != nil {
+		panic(fmt.Sprintf("embedded files are listed: %v", err))
+	}
+	for _, e := range entries {
+		version, is := strings.CutPrefix(strings.TrimSuffix(e.Name(), ".tsv"), prefix)
+		if text, err := files.ReadFile(e.Name()); is && err == nil {
+			all[version] = parse(string(text))
 		}
 	}
 	return all
-})
+}
 
 // parse reads a catalogue's file: a line for each setting, with tabs between its columns.
+// MySQL's has the first two only.
 func parse(text string) map[string]Setting {
 	found := map[string]Setting{}
 	for line := range strings.Lines(text) {
 		columns := strings.Split(strings.TrimSuffix(line, "\n"), "\t")
-		if strings.HasPrefix(line, "#") || len(columns) < 6 {
+		if strings.HasPrefix(line, "#") || len(columns) < 2 {
 			continue
 		}
+		columns = append(columns, make([]string, 4)...)
 		s := Setting{Name: columns[0], Context: columns[1], Type: columns[2], Unit: columns[3], Least: columns[4], Most: columns[5]}
 		found[strings.ToLower(s.Name)] = s
 	}
@@ -85,22 +96,43 @@ func parse(text string) map[string]Setting {
 // ForPostgres is the catalogue of a major version of PostgreSQL, or that of the nearest one
 // before it.
 func ForPostgres(major int) Catalogue {
-	all := readPostgres()
-	nearest := 0
-	for have := range all {
-		if nearest == 0 || have <= major && (have > nearest || nearest > major) || nearest > major && have < nearest {
+	return chooseCatalogue(readPostgres(), strconv.Itoa(major))
+}
+
+// ForMySQL is the catalogue of the series of a version of MySQL, which is 9.7 of 9.7.4, or
+// that of the nearest one before it; of the oldest where there is none.
+func ForMySQL(version string) Catalogue {
+	parts := strings.SplitN(version, ".", 3)
+	return chooseCatalogue(readMySQL(), strings.Join(parts[:min(2, len(parts))], "."))
+}
+
+// chooseCatalogue is that of a version, of the newest one before it, or of the oldest.
+func chooseCatalogue(all map[string]map[string]Setting, version string) Catalogue {
+	known := slices.SortedFunc(maps.Keys(all), compareVersions)
+	nearest := known[0]
+	for _, have := range known {
+		if compareVersions(have, version) <= 0 {
 			nearest = have
 		}
 	}
-	c := Catalogue{Major: nearest, Exact: nearest == major, settings: all[nearest], changed: map[string]Effect{}}
-	for since, effects := range changedSince {
-		for name, effect := range effects {
-			if nearest < since && since <= major {
-				c.changed[name] = effect
-			}
+	return Catalogue{Version: nearest, Exact: nearest == version, settings: all[nearest]}
+}
+
+// compareVersions compares numbers with dots between them. What is no number is 0.
+func compareVersions(a, b string) int {
+	return slices.Compare(parseNumbers(a), parseNumbers(b))
+}
+
+func parseNumbers(version string) []int {
+	var numbers []int
+	for part := range strings.SplitSeq(version, ".") {
+		n, err := strconv.Atoi(part)
+		if err != nil {
+			n = 0
 		}
+		numbers = append(numbers, n)
 	}
-	return c
+	return numbers
 }
 
 // Find a setting by its name.
@@ -111,9 +143,6 @@ func (c Catalogue) Find(name string) (Setting, bool) {
 
 // EffectOf a change of a setting.
 func (c Catalogue) EffectOf(name string) Effect {
-	if effect, changed := c.changed[name]; changed {
-		return effect
-	}
 	s, found := c.Find(name)
 	if !found {
 		return Unknown
@@ -121,14 +150,15 @@ func (c Catalogue) EffectOf(name string) Effect {
 	return effectOfContext(s.Context)
 }
 
-// effectOfContext is what a change of a setting takes, by its context in pg_settings.
+// effectOfContext is what a change of a setting takes, by its context in pg_settings, or by
+// what MySQL answered when it was asked to change it.
 func effectOfContext(context string) Effect {
 	switch context {
-	case "postmaster":
+	case "postmaster", "restart":
 		return Restart
-	case "backend", "superuser-backend":
+	case "backend", "superuser-backend", "session":
 		return NewSessions
-	case "sighup", "superuser", "user":
+	case "sighup", "superuser", "user", "dynamic":
 		return Reload
 	}
 	return Unknown

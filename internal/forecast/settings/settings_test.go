@@ -20,6 +20,9 @@ func TestEffectOf(t *testing.T) {
 		{17, "autovacuum_max_workers", Restart},
 		{18, "autovacuum_max_workers", Reload},
 		{14, "shared_buffers", Restart},
+		{14, "autovacuum_worker_slots", Unknown},
+		{18, "autovacuum_worker_slots", Restart},
+		{16, "vacuum_buffer_usage_limit", Reload},
 	} {
 		if got := ForPostgres(c.major).EffectOf(c.name); got != c.want {
 			t.Errorf("%s of PostgreSQL %d: %s, want %s", c.name, c.major, got, c.want)
@@ -27,10 +30,50 @@ func TestEffectOf(t *testing.T) {
 	}
 }
 
+func TestEffectOfMySQL(t *testing.T) {
+	for name, want := range map[string]Effect{
+		"max_connections": Reload, "innodb_buffer_pool_size": Reload, "innodb_redo_log_capacity": Reload,
+		"sort_buffer_size": NewSessions, "SQL_MODE": NewSessions, "binlog_format": NewSessions,
+		"innodb_buffer_pool_instances": Restart, "performance_schema": Restart, "thread_stack": Restart,
+		"no_such_variable": Unknown,
+	} {
+		for _, version := range []string{"9.7.4", "9.7", "8.4.6"} {
+			if got := ForMySQL(version).EffectOf(name); got != want {
+				t.Errorf("%s of MySQL %s: %s, want %s", name, version, got, want)
+			}
+		}
+	}
+}
+
+// A catalogue says which version it was taken from: the nearest one before, or the oldest.
 func TestCatalogueSaysWhatItIsOf(t *testing.T) {
-	for major, exact := range map[int]bool{14: false, 15: true, 17: false} {
-		if c := ForPostgres(major); c.Major != 15 || c.Exact != exact {
-			t.Errorf("%d: that of %d, exact: %v", major, c.Major, c.Exact)
+	for _, c := range []struct {
+		got     Catalogue
+		version string
+		exact   bool
+	}{
+		{ForPostgres(13), "14", false}, {ForPostgres(14), "14", true}, {ForPostgres(15), "15", true}, {ForPostgres(16), "16", true},
+		{ForPostgres(17), "17", true}, {ForPostgres(18), "18", true}, {ForPostgres(19), "18", false},
+		{ForMySQL("9.7.4"), "9.7", true}, {ForMySQL("8.4.6"), "9.7", false}, {ForMySQL("10.1"), "9.7", false}, {ForMySQL(""), "9.7", false},
+	} {
+		if c.got.Version != c.version || c.got.Exact != c.exact {
+			t.Errorf("that of %s, exact: %v, want %s, %v", c.got.Version, c.got.Exact, c.version, c.exact)
+		}
+	}
+}
+
+// Each catalogue is whole, and each of its lines has an effect.
+func TestCataloguesAreWhole(t *testing.T) {
+	for prefix, all := range map[string]map[string]map[string]Setting{"PostgreSQL": readPostgres(), "MySQL": readMySQL()} {
+		for version, found := range all {
+			if len(found) < 300 {
+				t.Errorf("%s %s has %d settings", prefix, version, len(found))
+			}
+			for name, s := range found {
+				if effectOfContext(s.Context) == Unknown {
+					t.Errorf("%s of %s %s has the context %q", name, prefix, version, s.Context)
+				}
+			}
 		}
 	}
 }
@@ -60,7 +103,7 @@ func TestFindFault(t *testing.T) {
 			t.Errorf("%s = %s: %q, want %q", c.name, c.value, got, c.want)
 		}
 	}
-	if got := ForPostgres(17).FindFault("work_mem", "63"); got != "" {
+	if got := ForPostgres(19).FindFault("work_mem", "63"); got != "" {
 		t.Errorf("bounds of another version are applied: %s", got)
 	}
 }

@@ -66,7 +66,8 @@ var kinds = map[string]kind{
 	},
 	"MySQLCluster": {
 		name: "MySQLCluster", repository: "docker.io/library/mysql", reads: "-ro", lead: "primary",
-		newCluster: func() v1alpha1.Cluster { return &v1alpha1.MySQLCluster{} },
+		describeCatalogue: describeMySQLCatalogue,
+		newCluster:        func() v1alpha1.Cluster { return &v1alpha1.MySQLCluster{} },
 		engineOf: func(c v1alpha1.Cluster) forecast.Engine {
 			return forecast.Engine{
 				Members: func(c v1alpha1.Cluster) objects.Set {
@@ -113,7 +114,15 @@ func describePostgresCatalogue(version string) string {
 		return ""
 	}
 	if catalogue := settings.ForPostgres(major); !catalogue.Exact {
-		return fmt.Sprintf("effects of parameters are those of PostgreSQL %d; values are not checked", catalogue.Major)
+		return fmt.Sprintf("effects of parameters are those of PostgreSQL %s; values are not checked", catalogue.Version)
+	}
+	return ""
+}
+
+// describeMySQLCatalogue says so where the catalogue is of another version.
+func describeMySQLCatalogue(version string) string {
+	if catalogue := settings.ForMySQL(version); !catalogue.Exact {
+		return fmt.Sprintf("effects of parameters are those of MySQL %s", catalogue.Version)
 	}
 	return ""
 }

@@ -33,6 +33,8 @@ type Kind struct {
 	Resource  string `json:"resource"` // leases.coordination.k8s.io, pods/exec
 	Namespace string `json:"namespace,omitempty"`
 	Name      string `json:"name,omitempty"`
+	// DryRun says that the request was to change nothing.
+	DryRun bool `json:"dryRun,omitempty"`
 }
 
 // Row says how often a kind of request was made.
@@ -149,9 +151,9 @@ func addEvent(rows map[Kind]*Row, e event, objects bool) {
 }
 
 func kindOf(e event, objects bool) Kind {
-	kind := Kind{User: e.User.Username, UserAgent: e.UserAgent, Verb: e.Verb}
+	path, query, _ := strings.Cut(e.RequestURI, "?")
+	kind := Kind{User: e.User.Username, UserAgent: e.UserAgent, Verb: e.Verb, DryRun: slices.Contains(strings.Split(query, "&"), "dryRun=All")}
 	if e.Object == nil {
-		path, _, _ := strings.Cut(e.RequestURI, "?")
 		kind.Resource = path
 		return kind
 	}

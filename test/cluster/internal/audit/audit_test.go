@@ -114,6 +114,17 @@ func TestCountByObject(t *testing.T) {
 	}
 }
 
+// A request that is to change nothing is another kind than one that changes something.
+func TestDryRunsAreCountedApart(t *testing.T) {
+	wet := line("ResponseComplete", "patch", "u", pod, "200", noon)
+	dry := strings.Replace(wet, "?limit=5", "?dryRun=All&fieldManager=x", 1)
+	named := strings.Replace(wet, "/api/v1/x?limit=5", "/api/v1/dryRun=All?fieldManager=dryRun", 1)
+	rows, err := CountRequests(strings.NewReader(wet+dry+named), Query{})
+	if err != nil || len(rows) != 2 || rows[0].Count != 2 || rows[0].DryRun || !rows[1].DryRun {
+		t.Errorf("got %+v, %v", rows, err)
+	}
+}
+
 func TestCountRefusesWhatIsNoLog(t *testing.T) {
 	if _, err := CountRequests(strings.NewReader("hello\n"), Query{}); err == nil {
 		t.Error("no error")
