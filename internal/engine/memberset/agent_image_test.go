@@ -68,6 +68,7 @@ func (w *agentWorld) createPod(ordinal int, agent, revision string) *corev1.Pod 
 	pod.Name = w.set.PodName(ordinal)
 	pod.Annotations[v1alpha1.AnnotationRollout] = w.set.RolloutHash("name:17")
 	pod.Labels = map[string]string{appsv1.ControllerRevisionHashLabelKey: revision}
+	pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
 	pod.CreationTimestamp = metav1.NewTime(time.Date(2026, 3, 1, 12, ordinal, 0, 0, time.UTC))
 	pod.Spec.InitContainers = []corev1.Container{{Name: objects.InstallerName, Image: agent}}
 	w.o.Pods[ordinal] = pod
@@ -312,7 +313,12 @@ func TestRequestReplacesAgents(t *testing.T) {
 	if got := recorded(); got.Result != "" {
 		t.Errorf("ended while a pod is away: %+v", got)
 	}
-	w.createPod(0, agentNow, "revision-2")
+	last := w.createPod(0, agentNow, "revision-2")
+	last.Status.Conditions[0].Status = corev1.ConditionFalse
+	if got := recorded(); got.Result != "" {
+		t.Errorf("ended while a pod is not ready: %+v", got)
+	}
+	last.Status.Conditions[0].Status = corev1.ConditionTrue
 	if got := recorded(); !strings.HasPrefix(got.Result, "done") {
 		t.Errorf("every pod has the agent: %+v", got)
 	}
