@@ -52,7 +52,10 @@ func TestImport(t *testing.T) {
 	c.Spec.Bootstrap.Import = importOf("old")
 	w.create(c)
 	o := w.operate(0)
-	w.awaitHeld(c, v1alpha1.ReasonSecretMissing, "spec.bootstrap.import.passwordSecretRef names Secret old-login")
+	for _, name := range []string{"old-login", "other-login", "old-login"} { // the API takes what the message asks for
+		edit(w, c, func(c *v1alpha1.PostgresCluster) { c.Spec.Bootstrap.Import.PasswordSecretRef.Name = name })
+		w.awaitHeld(c, v1alpha1.ReasonSecretMissing, "spec.bootstrap.import.passwordSecretRef names Secret "+name)
+	}
 	w.create(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: "old-login"}})
 
 	w.reportImport(c, map[string]string{agentapi.RestoreKeyStep: v1alpha1.ImportStepCopying, agentapi.RestoreKeyProgress: "table 1 of 2, 3 MiB"})

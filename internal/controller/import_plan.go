@@ -52,6 +52,8 @@ type importPlan struct {
 	// before anything else is done, and over nothing newer.
 	status     *v1alpha1.ImportStatus
 	mustRecord bool
+	// holds says that nothing is made of the cluster yet.
+	holds bool
 	// objects are applied with those of the cluster, and pruned with them.
 	objects []runtime.ApplyConfiguration
 	create  runtime.ApplyConfiguration
@@ -71,10 +73,14 @@ func planImport(s importObservation) importPlan {
 	case st.Done():
 		s.removeTry(&p)
 	case s.how == nil:
-	case st == nil && s.how.Living && s.job == nil && s.report == nil && !s.begun:
+	case st == nil && (s.how.Opened || s.how.Living && s.job == nil && s.report == nil && !s.begun):
+		s.removeTry(&p) // of before an earlier build of the operator, which knows no imports, let clients in
 		p.reportStalled(v1alpha1.ReasonImportRefused, "spec.bootstrap.import is of a cluster that has data already, and changes nothing: remove it, or declare another cluster")
 	case s.cluster.Common().Suspend:
 		p.reportWaiting("the import does not go on while spec.suspend is true")
+	case st == nil && !s.how.Living && s.how.Leaving != "":
+		p.holds, p.recheck = true, job.RecheckInterval
+		p.reportWaiting("volume %s of an earlier cluster of this name is being deleted: the import begins when it is gone; where it stays, look which pod uses it, and which finalizers it has", s.how.Leaving)
 	case st == nil: // or that record is lost, and a try is there
 		began := metav1.NewTime(s.now.Truncate(time.Second))
 		p.status, p.mustRecord = &v1alpha1.ImportStatus{StartTime: &began}, true
@@ -113,7 +119,9 @@ func (s importObservation) continueImport(p *importPlan) {
 	case s.job == nil && !s.how.Serving:
 		p.reportWaiting("the import begins once the first member takes writes")
 	case s.job == nil && s.missing != "":
-		p.reportStalled(v1alpha1.ReasonSecretMissing, "spec.bootstrap.import.%s, and there is no such Secret in this namespace: create it, or name another", s.missing)
+		words := fmt.Sprintf("spec.bootstrap.import.%s, and there is no such Secret in this namespace: create it, or name another", s.missing)
+		p.setProgress("", "", words) // the API takes another source once one has failed
+		p.reportStalled(v1alpha1.ReasonSecretMissing, "%s", words)
 		p.recheck = job.RecheckInterval
 	case s.report == nil:
 		p.create = importReportMap(s)

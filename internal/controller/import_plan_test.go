@@ -72,6 +72,12 @@ func TestPlanImport(t *testing.T) {
 		{"a cluster with data is left alone", func(s *importObservation) {
 			s.cluster.CommonStatus().Import, s.job, s.report = nil, nil, nil
 		}, "Stalled/ImportRefused", "has data already"},
+		{"a volume that goes is waited for", func(s *importObservation) {
+			s.cluster.CommonStatus().Import, s.job, s.report, s.how.Living, s.how.Leaving = nil, nil, nil, false, "data-orders-0"
+		}, waits, "volume data-orders-0 of an earlier cluster of this name is being deleted"},
+		{"a database that clients were let into is left alone, and a try that an earlier build knows nothing of goes", func(s *importObservation) {
+			s.cluster.CommonStatus().Import, s.how.Opened = nil, true
+		}, "-orders-import Stalled/ImportRefused", "has data already"},
 		{"a record that is lost while a try is there is made again", func(s *importObservation) { s.cluster.CommonStatus().Import = nil }, "record " + waits, ""},
 		{"and between two tries", func(s *importObservation) {
 			s.cluster.CommonStatus().Import, s.job, s.report, s.begun = nil, nil, nil, true

@@ -36,18 +36,19 @@ func (r *Reconciler[C, O]) reconcileImport(ctx context.Context, p *pass[C]) erro
 	}
 	p.plan.Objects = append(p.plan.Objects, p.imported.objects...)
 	p.plan.Recheck = findSoonest(p.plan.Recheck, p.imported.recheck)
-	if p.imported.mustRecord {
-		p.stepped, p.sync.Settled = true, true
-	}
+	p.stepped = p.stepped || p.imported.mustRecord
+	p.sync.Settled = p.imported.mustRecord || p.imported.holds
 	return nil
 }
 
-// executeImport makes and removes what was planned.
-func (r *Reconciler[C, O]) executeImport(ctx context.Context, p *pass[C]) error {
+// executeImport makes and removes what was planned. Nothing is made before all of the cluster's
+// objects are applied: without its account, the Job would run with the rights of another
+// owner's.
+func (r *Reconciler[C, O]) executeImport(ctx context.Context, p *pass[C], applied bool) error {
 	if p.c.Common().Suspend {
 		return nil
 	}
-	if err := r.removeAll(ctx, p, p.imported.remove); err != nil || p.imported.create == nil {
+	if err := r.removeAll(ctx, p, p.imported.remove); err != nil || p.imported.create == nil || !applied {
 		return err
 	}
 	return r.createOnce(ctx, p, p.imported.create)

@@ -150,7 +150,7 @@ func (r *Reconciler[C, O]) executePass(ctx context.Context, p *pass[C]) error {
 		return r.executeStep(ctx, p)
 	}
 	p.plan = r.Engine.Plan(p.c, o, r.Clock.Now())
-	if err := r.reconcileImport(ctx, p); p.imported.mustRecord || err != nil {
+	if err := r.reconcileImport(ctx, p); p.imported.mustRecord || p.imported.holds || err != nil {
 		return err
 	}
 	p.sync, err = r.Applier.Sync(ctx, apply.Request{
@@ -165,7 +165,8 @@ func (r *Reconciler[C, O]) executePass(ctx context.Context, p *pass[C]) error {
 		return err
 	}
 	r.reportNotes(p)
-	err = errors.Join(p.extractBlocked(err), p.extractBlocked(r.executeImport(ctx, p)), r.reconcileBackups(ctx, p), r.reconcileDrills(ctx, p, o))
+	applied := err == nil
+	err = errors.Join(p.extractBlocked(err), p.extractBlocked(r.executeImport(ctx, p, applied)), r.reconcileBackups(ctx, p), r.reconcileDrills(ctx, p, o))
 	p.judgeBackedUp()
 	if p.plan.Step == nil || suspended && !p.plan.Step.Suspended {
 		return err

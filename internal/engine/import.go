@@ -9,6 +9,10 @@ type Import struct {
 	Source *v1alpha1.ImportSource
 	// Living says that there is data, or was, that did not begin with an import.
 	Living bool
+	// Opened says that clients were let in.
+	Opened bool
+	// Leaving is a volume of an earlier cluster that is being deleted; empty for none.
+	Leaving string
 	// Serving says that a member takes writes and that the first database exists.
 	Serving bool
 	// Program of the Job that imports, the Image that holds the database's own

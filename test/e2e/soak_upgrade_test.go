@@ -255,7 +255,7 @@ func (c *upgraded) updateAgents(image string) {
 		}
 		return fmt.Errorf("requests: %+v", obj.CommonStatus().Requests)
 	})
-	c.waitReady()
+	c.waitFor(readyTimeout, "the last member is back", checkWhole)
 	c.awaitAgents(image, 0)
 	c.writes.goesOn()
 	c.t.Logf("%s: all agents replaced; longest time without an acknowledged write %s", c.k.name, c.writes.takeGap())

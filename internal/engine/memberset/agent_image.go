@@ -225,8 +225,10 @@ func (view *View) isUpdatingAgents() bool {
 	return view.Cluster.GetAnnotations()[v1alpha1.AnnotationUpdateAgents] != "" && IsRunning(FindRequest(view.Cluster, requestUpdateAgents))
 }
 
-// planAgentUpdate takes up a request once, and ends it when every member is ready in a pod
-// with the operator's agent, or when its annotation is removed; nil without one. Pods are
+// planAgentUpdate takes up a request once, and ends it when no pod is left with another
+// agent than the operator's, or when its annotation is removed; nil without one. It does not
+// wait for the last one to be ready: one that is held would have it act on the operator's
+// next version, too. Pods are
 // replaced once it is recorded.
 func (view *View) planAgentUpdate() *v1alpha1.RequestStatus {
 	r := FindRequest(view.Cluster, requestUpdateAgents)
@@ -238,7 +240,7 @@ func (view *View) planAgentUpdate() *v1alpha1.RequestStatus {
 	case !view.isTemplateObserved():
 		// no pod can be judged
 	case IsRunning(r):
-		if len(outdated) == 0 && view.hasAllPods() && view.areAllReady() {
+		if len(outdated) == 0 && view.hasAllPods() {
 			r.Result = "done: every member has the agent of " + view.Observed.Settings.AgentImage
 		}
 	case id == "" || r != nil && r.ID == id:
@@ -253,16 +255,6 @@ func (view *View) planAgentUpdate() *v1alpha1.RequestStatus {
 		r = &v1alpha1.RequestStatus{Type: requestUpdateAgents, ID: id}
 	}
 	return r
-}
-
-// areAllReady says whether no member's pod is there that is not ready.
-func (view *View) areAllReady() bool {
-	for n := range view.Desired.Count {
-		if pod := view.Observed.Pods[n]; pod != nil && !IsReady(pod) {
-			return false
-		}
-	}
-	return true
 }
 
 // hasAllPods says whether each member has a pod that stays.

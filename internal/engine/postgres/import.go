@@ -36,8 +36,11 @@ func (j *judgement) planImport() *engine.Import {
 		return nil
 	}
 	o := j.Observed
+	leaving, count := memberset.FindLeaving(j.Set, o)
 	p := &engine.Import{
-		Source: declared, Living: o.StatefulSet != nil || j.c.Status.SystemIdentifier != "" || len(o.Volumes) > 0,
+		Source: declared, Leaving: leaving,
+		Living:  o.StatefulSet != nil || j.c.Status.SystemIdentifier != "" || len(o.Volumes) > count,
+		Opened:  j.c.Status.RolledOut != nil,
 		Program: containerName, Image: cmp.Or(memberset.RunningImage(j.Set, o.Pods[j.lead.leader]), j.Desired.Image), User: j.User,
 		Port: Port, Secret: j.Named(objects.SuffixApp),
 	}

@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -92,6 +93,15 @@ func TestPlanImport(t *testing.T) {
 			w.volume(0, true)
 			return w
 		}, true, true, false},
+		"where an earlier cluster's volume goes": {func() *world {
+			w := newWorld(t, 1)
+			w.c.Spec.Bootstrap.Import = &v1alpha1.ImportSource{}
+			w.mintSecrets()
+			w.volume(0, true)
+			w.o.Volumes[0].Annotations = map[string]string{v1alpha1.AnnotationCluster: "earlier"}
+			w.o.Volumes[0].DeletionTimestamp = &metav1.Time{Time: now}
+			return w
+		}, true, false, false},
 		"where a member takes writes": {func() *world { return importing(t, 3) }, true, true, true},
 		"before the first database is there": {func() *world {
 			w := importing(t, 3)
@@ -121,6 +131,9 @@ func TestPlanImport(t *testing.T) {
 		}
 		if got == nil {
 			continue
+		}
+		if (got.Leaving != "") != strings.HasSuffix(name, "goes") {
+			t.Errorf("%s: leaving is %q", name, got.Leaving)
 		}
 		if got.Living != c.living || got.Serving != c.serves || len(got.Hosts) != int(*w.c.Spec.Replicas) || got.Secret != "orders-app" || (got.Source == nil) != (w.c.Spec.Bootstrap.Import == nil) {
 			t.Errorf("%s: %+v", name, got)
