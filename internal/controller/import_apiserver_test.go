@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	fluxmeta "github.com/fluxcd/pkg/apis/meta"
 	"github.com/fluxcd/pkg/runtime/conditions"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -122,6 +123,40 @@ func TestImportWithoutSecrets(t *testing.T) {
 		var pods corev1.PodList
 		err := w.person.List(ctx, &pods, client.InNamespace(w.Namespace), client.MatchingLabels{v1alpha1.LabelImport: "postgrescluster"})
 		return err == nil && len(pods.Items) == 1, fmt.Sprint(err)
+	})
+}
+
+// While the account of an import is another owner's, nothing runs under it.
+func TestImportRunsUnderItsOwnAccount(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, postgresKind)
+	c := asPostgres(w.cluster("orders", 1))
+	agentSays(func(m *agentapi.Status) {
+		m.Details = map[string]string{postgresapi.DetailDatabase: "app", postgresapi.DetailOwner: "app"}
+	})(w)
+	c.Spec.Bootstrap.Import = importOf("old")
+	c.Spec.Bootstrap.Import.PasswordSecretRef = nil
+	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: "orders-import"}}
+	w.create(account)
+	w.create(c)
+	w.operate(0)
+	w.awaitHeld(c, v1alpha1.ReasonNameConflict, "orders-import")
+	await(w, c, "the member serves", func(c *v1alpha1.PostgresCluster) bool { return c.Status.Primary != "" })
+	edit(w, c, func(c *v1alpha1.PostgresCluster) {
+		c.Annotations = map[string]string{fluxmeta.ReconcileRequestAnnotation: "now"}
+	})
+	await(w, c, "another pass", func(c *v1alpha1.PostgresCluster) bool { return c.Status.LastHandledReconcileAt == "now" })
+	for _, obj := range []client.Object{&corev1.ConfigMap{}, &batchv1.Job{}} {
+		if err := w.person.Get(t.Context(), client.ObjectKeyFromObject(account), obj); !apierrors.IsNotFound(err) {
+			t.Errorf("%T is made: %v", obj, err)
+		}
+	}
+	if err := w.person.Delete(t.Context(), account); err != nil {
+		t.Fatal(err)
+	}
+	apitest.Eventually(t, "the import runs", func(ctx context.Context) (bool, string) {
+		err := w.person.Get(ctx, client.ObjectKeyFromObject(account), &batchv1.Job{})
+		return err == nil, fmt.Sprint(err)
 	})
 }
 
