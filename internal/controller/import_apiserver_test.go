@@ -10,9 +10,11 @@ import (
 
 	fluxmeta "github.com/fluxcd/pkg/apis/meta"
 	"github.com/fluxcd/pkg/runtime/conditions"
+	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -25,6 +27,18 @@ import (
 func importOf(host string) *v1alpha1.ImportSource {
 	return &v1alpha1.ImportSource{Host: host, Database: "shop", User: "reader",
 		PasswordSecretRef: &v1alpha1.ImportPassword{SecretReference: v1alpha1.SecretReference{Name: "old-login"}}}
+}
+
+// importing is a cluster of one member that begins with an import, whose agent says that the
+// first database is there.
+func (w *world) importing() *v1alpha1.PostgresCluster {
+	w.t.Helper()
+	agentSays(func(m *agentapi.Status) {
+		m.Details = map[string]string{postgresapi.DetailDatabase: "app", postgresapi.DetailOwner: "app"}
+	})(w)
+	c := asPostgres(w.cluster("orders", 1))
+	c.Spec.Bootstrap.Import = importOf("old")
+	return c
 }
 
 // reportImport as the pod of an import does.
@@ -46,11 +60,7 @@ func TestImport(t *testing.T) {
 	w := newWorld(t, postgresKind)
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: w.Namespace}}
 	edit(w, ns, func(ns *corev1.Namespace) { ns.Labels["pod-security.kubernetes.io/enforce"] = "restricted" })
-	c := asPostgres(w.cluster("orders", 1))
-	agentSays(func(m *agentapi.Status) {
-		m.Details = map[string]string{postgresapi.DetailDatabase: "app", postgresapi.DetailOwner: "app"}
-	})(w)
-	c.Spec.Bootstrap.Import = importOf("old")
+	c := w.importing()
 	w.create(c)
 	o := w.operate(0)
 	for _, name := range []string{"old-login", "other-login", "old-login"} { // the API takes what the message asks for
@@ -111,11 +121,7 @@ func TestImportWithoutSecrets(t *testing.T) {
 	w := newWorld(t, postgresKind)
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: w.Namespace}}
 	edit(w, ns, func(ns *corev1.Namespace) { ns.Labels["pod-security.kubernetes.io/enforce"] = "restricted" })
-	c := asPostgres(w.cluster("orders", 1))
-	agentSays(func(m *agentapi.Status) {
-		m.Details = map[string]string{postgresapi.DetailDatabase: "app", postgresapi.DetailOwner: "app"}
-	})(w)
-	c.Spec.Bootstrap.Import = importOf("old")
+	c := w.importing()
 	c.Spec.Bootstrap.Import.PasswordSecretRef = nil
 	w.create(c)
 	w.operate(0)
@@ -130,11 +136,7 @@ func TestImportWithoutSecrets(t *testing.T) {
 func TestImportRunsUnderItsOwnAccount(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, postgresKind)
-	c := asPostgres(w.cluster("orders", 1))
-	agentSays(func(m *agentapi.Status) {
-		m.Details = map[string]string{postgresapi.DetailDatabase: "app", postgresapi.DetailOwner: "app"}
-	})(w)
-	c.Spec.Bootstrap.Import = importOf("old")
+	c := w.importing()
 	c.Spec.Bootstrap.Import.PasswordSecretRef = nil
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: "orders-import"}}
 	w.create(account)
@@ -156,6 +158,44 @@ func TestImportRunsUnderItsOwnAccount(t *testing.T) {
 	}
 	apitest.Eventually(t, "the import runs", func(ctx context.Context) (bool, string) {
 		err := w.person.Get(ctx, client.ObjectKeyFromObject(account), &batchv1.Job{})
+		return err == nil, fmt.Sprint(err)
+	})
+}
+
+// A cluster that is made again while the volume of the earlier one is still being deleted has
+// no members before that is gone, and begins with its import then.
+func TestImportAwaitsAnEarlierVolume(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, postgresKind)
+	c := w.importing()
+	c.Spec.Bootstrap.Import.PasswordSecretRef = nil
+	volume := &corev1.PersistentVolumeClaim{
+		ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: "data-orders-0", Finalizers: []string{"example.com/used"},
+			Labels:      map[string]string{v1alpha1.LabelManagedBy: v1alpha1.ManagedBy, v1alpha1.LabelCluster: "orders", v1alpha1.LabelKind: "postgrescluster", v1alpha1.LabelMember: "0"},
+			Annotations: map[string]string{v1alpha1.AnnotationCluster: "earlier"}},
+		Spec: corev1.PersistentVolumeClaimSpec{
+			AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
+			Resources:   corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}},
+		},
+	}
+	w.create(volume)
+	if err := w.person.Delete(t.Context(), volume); err != nil {
+		t.Fatal(err)
+	}
+	w.create(c)
+	w.operate(0)
+	await(w, c, "the volume is waited for", func(c *v1alpha1.PostgresCluster) bool {
+		return strings.Contains(conditions.GetMessage(c, v1alpha1.ConditionReconciling), "volume data-orders-0 of an earlier cluster of this name is being deleted")
+	})
+	if err := w.person.Get(t.Context(), client.ObjectKeyFromObject(c), &appsv1.StatefulSet{}); !apierrors.IsNotFound(err) {
+		t.Errorf("members are made: %v", err)
+	}
+	if c.Status.Import != nil {
+		t.Errorf("the import has begun: %+v", c.Status.Import)
+	}
+	edit(w, volume, func(v *corev1.PersistentVolumeClaim) { v.Finalizers = nil })
+	apitest.Eventually(t, "the import runs", func(ctx context.Context) (bool, string) {
+		err := w.person.Get(ctx, client.ObjectKey{Namespace: w.Namespace, Name: "orders-import"}, &batchv1.Job{})
 		return err == nil, fmt.Sprint(err)
 	})
 }
