@@ -14,7 +14,6 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -39,6 +38,15 @@ func (w *world) importing() *v1alpha1.PostgresCluster {
 	c := asPostgres(w.cluster("orders", 1))
 	c.Spec.Bootstrap.Import = importOf("old")
 	return c
+}
+
+// awaitPass has the operator look at a cluster once more.
+func (w *world) awaitPass(c *v1alpha1.PostgresCluster, request string) {
+	w.t.Helper()
+	edit(w, c, func(c *v1alpha1.PostgresCluster) {
+		c.Annotations = map[string]string{fluxmeta.ReconcileRequestAnnotation: request}
+	})
+	await(w, c, "another pass", func(c *v1alpha1.PostgresCluster) bool { return c.Status.LastHandledReconcileAt == request })
 }
 
 // reportImport as the pod of an import does.
@@ -144,10 +152,7 @@ func TestImportRunsUnderItsOwnAccount(t *testing.T) {
 	w.operate(0)
 	w.awaitHeld(c, v1alpha1.ReasonNameConflict, "orders-import")
 	await(w, c, "the member serves", func(c *v1alpha1.PostgresCluster) bool { return c.Status.Primary != "" })
-	edit(w, c, func(c *v1alpha1.PostgresCluster) {
-		c.Annotations = map[string]string{fluxmeta.ReconcileRequestAnnotation: "now"}
-	})
-	await(w, c, "another pass", func(c *v1alpha1.PostgresCluster) bool { return c.Status.LastHandledReconcileAt == "now" })
+	w.awaitPass(c, "now")
 	for _, obj := range []client.Object{&corev1.ConfigMap{}, &batchv1.Job{}} {
 		if err := w.person.Get(t.Context(), client.ObjectKeyFromObject(account), obj); !apierrors.IsNotFound(err) {
 			t.Errorf("%T is made: %v", obj, err)
@@ -169,24 +174,27 @@ func TestImportAwaitsAnEarlierVolume(t *testing.T) {
 	w := newWorld(t, postgresKind)
 	c := w.importing()
 	c.Spec.Bootstrap.Import.PasswordSecretRef = nil
-	volume := &corev1.PersistentVolumeClaim{
-		ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: "data-orders-0", Finalizers: []string{"example.com/used"},
-			Labels:      map[string]string{v1alpha1.LabelManagedBy: v1alpha1.ManagedBy, v1alpha1.LabelCluster: "orders", v1alpha1.LabelKind: "postgrescluster", v1alpha1.LabelMember: "0"},
-			Annotations: map[string]string{v1alpha1.AnnotationCluster: "earlier"}},
-		Spec: corev1.PersistentVolumeClaimSpec{
-			AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
-			Resources:   corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}},
-		},
+	w.operate(0)
+	earlier := asPostgres(w.cluster("orders", 1))
+	w.create(earlier)
+	w.awaitReady(earlier)
+	if err := w.person.Delete(t.Context(), earlier); err != nil {
+		t.Fatal(err)
 	}
-	w.create(volume)
+	w.awaitGone(earlier)
+	volume := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: "data-orders-0"}}
+	edit(w, volume, func(v *corev1.PersistentVolumeClaim) { v.Finalizers = []string{"example.com/used"} })
 	if err := w.person.Delete(t.Context(), volume); err != nil {
 		t.Fatal(err)
 	}
+	w.awaitGone(&appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: "orders"}})
 	w.create(c)
-	w.operate(0)
 	await(w, c, "the volume is waited for", func(c *v1alpha1.PostgresCluster) bool {
 		return strings.Contains(conditions.GetMessage(c, v1alpha1.ConditionReconciling), "volume data-orders-0 of an earlier cluster of this name is being deleted")
 	})
+	for _, request := range []string{"one", "two", "three"} { // the first passes make Secrets
+		w.awaitPass(c, request)
+	}
 	if err := w.person.Get(t.Context(), client.ObjectKeyFromObject(c), &appsv1.StatefulSet{}); !apierrors.IsNotFound(err) {
 		t.Errorf("members are made: %v", err)
 	}

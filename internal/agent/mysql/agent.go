@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"os"
 	"path/filepath"
 	"sync/atomic"
@@ -97,7 +96,7 @@ func newAgent(ctx context.Context, o Options) (*mysqlAgent, error) {
 		TextLog:  &insights.TextLog{Parse: loginsight.ParseMySQL},
 		Measure:  a.measureTuning,
 		RunDir:   o.RunDir,
-		Messages: map[string]http.Handler{mysqlapi.SwitchoverPath: http.HandlerFunc(a.expectSwitchover)},
+		Messages: a.messageHandlers(),
 	})
 	a.Labeller.LimitPrimary(a.leads.Load)
 	others := statusserver.NewPeers(a.Certificates, o.AgentAddress, agentapi.DecodeStatus[mysqlapi.GroupStatus])

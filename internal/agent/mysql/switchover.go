@@ -7,6 +7,7 @@ import (
 
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
 	"github.com/holdfast-db/holdfast/internal/agent/clock"
+	"github.com/holdfast-db/holdfast/internal/agentapi/mysqlapi"
 )
 
 const (
@@ -27,6 +28,11 @@ func (e *expectation) announce() { e.announced.Store(int64(clock.Boottime())) }
 func (e *expectation) isDue(now time.Duration) bool {
 	at := time.Duration(e.announced.Load())
 	return at > 0 && now-at < hasteLimit
+}
+
+// messageHandlers answer what other members post, by path.
+func (a *mysqlAgent) messageHandlers() map[string]http.Handler {
+	return map[string]http.Handler{mysqlapi.SwitchoverPath: http.HandlerFunc(a.expectSwitchover)}
 }
 
 // expectSwitchover answers the primary that announces a switchover.

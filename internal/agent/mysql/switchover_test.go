@@ -42,7 +42,7 @@ func TestSwitchoverIsAnnounced(t *testing.T) {
 		var announced []string
 		r.peers.post = func(_ context.Context, pod, path string, _, _ any) error {
 			announced = append(announced, pod+path)
-			next.expectSwitchover(httptest.NewRecorder(), httptest.NewRequest(http.MethodPost, path, strings.NewReader("{}")))
+			next.messageHandlers()[path].ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodPost, path, strings.NewReader("{}")))
 			return nil
 		}
 		if err := r.switchOver(t.Context(), leads, "", 0); err == nil {

@@ -23,6 +23,18 @@ func importing(t *testing.T, replicas int) *world {
 	return w
 }
 
+// A cluster whose spec was rolled out has let clients in, whatever is known of its import.
+func TestImportOfAnOpenedCluster(t *testing.T) {
+	w := importing(t, 1)
+	if w.plan().Import.Opened {
+		t.Error("clients are let in before the import is done")
+	}
+	w.c.Status.RolledOut = &v1alpha1.RolledOutStatus{Generation: 1}
+	if !w.plan().Import.Opened {
+		t.Error("a cluster that was rolled out counts as one without clients")
+	}
+}
+
 func (w *world) keepOut() { w.o.ServicePods = map[string]map[string]bool{suffixRW: {}, suffixRO: {}} }
 
 // keptOut are the Services that send clients to no member.
