@@ -25,8 +25,12 @@ type rule struct {
 	// less, and in any case the value of the setting unitFrom, where that was measured.
 	unit     float64
 	unitFrom string
-	// units are the suffixes of sizes, from kibibytes on.
+	// units are the suffixes of sizes, from kibibytes on. A number without one counts plain
+	// bytes; 0 for one.
 	units []string
+	plain float64
+	// rounding is what the server rounds a declared value to, in bytes, if not to unitFrom.
+	rounding float64
 	// restart says that the members restart for it.
 	restart bool
 	// memory says that it counts for the envelope.
@@ -154,9 +158,9 @@ func (r rule) format(v float64) string {
 	return strconv.FormatFloat(v, 'f', -1, 64) + r.units[unit]
 }
 
-// parse reads a size as format writes it.
+// parse reads a size as format writes it, or a number.
 func (r rule) parse(text string) (float64, bool) {
-	factor := 1.0
+	factor := max(r.plain, 1)
 	for i, suffix := range r.units {
 		if number, found := strings.CutSuffix(text, suffix); found {
 			text, factor = number, math.Pow(kibibyte, float64(i+1))
@@ -165,6 +169,14 @@ func (r rule) parse(text string) (float64, bool) {
 	}
 	value, err := strconv.ParseFloat(text, 64)
 	return value * factor, err == nil && value > 0 && !math.IsInf(value, 0)
+}
+
+// isMeasured says whether what was observed is of the value that is declared, as far as
+// that can be read.
+func (r rule) isMeasured(declared string, o observed) bool {
+	value, known := r.parse(declared)
+	rounding := max(r.rounding, o.settings[r.unitFrom], 1)
+	return !known || math.Abs(value-o.settings[r.name]) < rounding
 }
 
 // describeBytes writes a number of bytes for people.
