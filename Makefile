@@ -83,7 +83,9 @@ etcd-test: $(CLUSTER) ## test the etcd agent with real etcd of ETCD_VERSIONS (a 
 	$(call say,tests with etcd $(ETCD_VERSIONS))
 	@for version in $(ETCD_VERSIONS); do \
 		programs=$$($(CLUSTER) etcd $$version); \
-		HOLDFAST_ETCD=$$programs go test -tags etcd -count=1 -parallel 5 -timeout 10m -run Real ./internal/agent/etcd/ ./internal/engine/etcd/ ./internal/backup/etcd/ ./internal/restore/etcd/; \
+		HOLDFAST_ETCD=$$programs $(TOOL) gotestsum --format pkgname --hide-summary all --jsonfile bin/etcd-test.json -- \
+			-tags etcd -count=1 -parallel 5 -timeout 10m -run Real ./internal/agent/etcd/ ./internal/engine/etcd/ ./internal/backup/etcd/ ./internal/restore/etcd/ \
+			|| { test/report-failures.sh bin/etcd-test.json; exit 1; }; \
 	done
 
 postgres-test: $(CLUSTER) ## test the PostgreSQL agent and Jobs with real PostgreSQL of POSTGRES_MAJORS (many minutes each; needs root); FOCUS=regexp for some
