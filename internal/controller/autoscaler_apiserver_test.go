@@ -159,7 +159,7 @@ func TestAutoscaler(t *testing.T) {
 				w.awaitAutoscaled(c, scaler, wanted, each.are[i])
 				git()
 				w.get(c)
-				if now := c.Common().DesiredReplicas(); now != each.are[i] {
+				if now := int32(c.Common().DesiredReplicas()); now != each.are[i] {
 					t.Errorf("after Git applied again: %d members, want %d", now, each.are[i])
 				}
 			}
