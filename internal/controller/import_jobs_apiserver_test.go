@@ -71,6 +71,7 @@ func (i *imports) step(ctx context.Context, s *simulation, pod *corev1.Pod) erro
 	program := i.programs[pod.UID]
 	switch {
 	case pod.DeletionTimestamp != nil && program.goesOn():
+		i.wantKeptOut(ctx, s, program)
 		return nil
 	case pod.DeletionTimestamp != nil:
 		return s.kubelet.Delete(ctx, pod, client.GracePeriodSeconds(0), client.Preconditions{UID: &pod.UID})
