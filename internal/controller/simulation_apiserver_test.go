@@ -50,10 +50,11 @@ type simulation struct {
 	wakes   map[*int]func(types.NamespacedName)
 	address int
 	jobs    jobs
-	// restores and drills are played like jobs.
+	// restores, drills and imports are played like jobs.
 	restores restores
 	checks   checks
 	drills   drills
+	imports  imports
 	// used is what members say of their volumes, in bytes by pod.
 	used map[string]int64
 	// altered is what members say that they have reset.
@@ -182,6 +183,12 @@ func (s *simulation) step(ctx context.Context) error {
 		}
 		if pod.Labels[v1alpha1.LabelDrill] != "" {
 			if err := s.drills.step(ctx, s, pod); err != nil && !passing(err) {
+				return err
+			}
+			continue
+		}
+		if pod.Labels[v1alpha1.LabelImport] != "" {
+			if err := s.imports.step(ctx, s, pod); err != nil && !passing(err) {
 				return err
 			}
 			continue
