@@ -263,19 +263,19 @@ func (o *managerOptions) wireKinds(mgr ctrl.Manager, recorder events.EventRecord
 	if err != nil {
 		return fmt.Errorf("set up: %w", err)
 	}
-	w := wiring{mgr: mgr, recorder: recorder, live: live, applier: applier, metadata: metadata, agentImage: o.agentImage, concurrent: o.concurrent, kinds: map[string]backupcontroller.Copies{}, clusters: map[string]client.Object{}}
+	w := wiring{mgr: mgr, recorder: recorder, live: live, applier: applier, metadata: metadata, agentImage: o.agentImage, concurrent: o.concurrent, pauses: clustermetrics.NewPauses(metrics.Registry), kinds: map[string]backupcontroller.Copies{}, clusters: map[string]client.Object{}}
 	if err := errors.Join(
-		wireKind(w, "PostgresCluster", o.postgresRepository, postgres.DecodeStatus,
+		wireKind(w, "PostgresCluster", o.postgresRepository, postgres.DecodeStatus, agentclient.IsPrimary,
 			func() *v1alpha1.PostgresCluster { return &v1alpha1.PostgresCluster{} },
 			func(k *memberset.MemberEngine) kindEngine[*v1alpha1.PostgresCluster, memberset.Observation] {
 				return &postgres.Engine{MemberEngine: k}
 			}),
-		wireKind(w, "MySQLCluster", o.mysqlRepository, mysql.DecodeStatus,
+		wireKind(w, "MySQLCluster", o.mysqlRepository, mysql.DecodeStatus, agentclient.IsPrimary,
 			func() *v1alpha1.MySQLCluster { return &v1alpha1.MySQLCluster{} },
 			func(k *memberset.MemberEngine) kindEngine[*v1alpha1.MySQLCluster, memberset.Observation] {
 				return &mysql.Engine{MemberEngine: k}
 			}),
-		wireKind(w, "EtcdCluster", o.etcdRepository, etcd.DecodeStatus,
+		wireKind(w, "EtcdCluster", o.etcdRepository, etcd.DecodeStatus, etcd.IsLeader,
 			func() *v1alpha1.EtcdCluster { return &v1alpha1.EtcdCluster{} },
 			func(k *memberset.MemberEngine) kindEngine[*v1alpha1.EtcdCluster, etcd.Observation] {
 				return &etcd.Engine{MemberEngine: k, Dial: etcd.Dial}
@@ -336,6 +336,7 @@ type wiring struct {
 	metadata   secrets.Metadata
 	agentImage string
 	concurrent int
+	pauses     clustermetrics.Pauses
 	// kinds and clusters, by name, are what can be backed up.
 	kinds    map[string]backupcontroller.Copies
 	clusters map[string]client.Object
@@ -349,8 +350,8 @@ type kindEngine[C v1alpha1.Cluster, O any] interface {
 
 // wireKind makes the controller of one kind, its engine, and the poller of its
 // members.
-func wireKind[C v1alpha1.Cluster, O any](w wiring, kind, repository string, decode func([]byte) (agentapi.Status, error), newCluster func() C, newEngine func(*memberset.MemberEngine) kindEngine[C, O]) error {
-	poller := agentclient.New(agentclient.Options{Log: w.mgr.GetLogger().WithName("members"), Decode: decode})
+func wireKind[C v1alpha1.Cluster, O any](w wiring, kind, repository string, decode func([]byte) (agentapi.Status, error), leads func(*agentapi.Status) bool, newCluster func() C, newEngine func(*memberset.MemberEngine) kindEngine[C, O]) error {
+	poller := agentclient.New(agentclient.Options{Log: w.mgr.GetLogger().WithName("members"), Decode: decode, Leads: leads, Observe: w.pauses.Kind(kind)})
 	if err := w.mgr.Add(poller); err != nil {
 		return fmt.Errorf("set up %s: %w", kind, err)
 	}
@@ -367,6 +368,7 @@ func wireKind[C v1alpha1.Cluster, O any](w wiring, kind, repository string, deco
 		Applier:    w.applier,
 		Forgetters: []controller.Forgetter{e, poller, named, keys},
 		Keys:       keys,
+		Pauses:     poller.Pauses,
 		Recorder:   w.recorder,
 		Clock:      clock.RealClock{},
 		New:        newCluster,

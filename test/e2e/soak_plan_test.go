@@ -23,8 +23,9 @@ import (
 
 // TestSoakPlan compares what kubectl holdfast plan says of twenty edits and more of each
 // kind with what happens when they are made: which pods end and begin, in which order, which
-// volumes grow, come and go, how often another member leads, and what is refused. It prints
-// how long each plan took. No plan may send more than reads and dry runs.
+// volumes grow, come and go, how often another member leads, how often writes pause, and what
+// is refused. It prints how long each plan took, and each pause beside the range that was
+// quoted. No plan may send more than reads and dry runs.
 func TestSoakPlan(t *testing.T) {
 	runTogether(t, []part{
 		{"PlanPostgres", func(t *testing.T) { followEdits(t, plannedPostgres(t)) }},
@@ -43,6 +44,9 @@ type planComparison struct {
 	asPlanned, edits     int
 	slow                 int
 	slowest, plansLasted time.Duration
+	// inside and outside are how many pauses of writes were in the range that was quoted;
+	// of the first of an event, none was.
+	inside, outside int
 }
 
 // followEdits creates what is declared, makes one edit after the other, and deletes it.
@@ -51,8 +55,8 @@ func followEdits(t *testing.T, p plannedCluster) {
 	c := newCommitted(t, p)
 	var r planComparison
 	t.Cleanup(func() {
-		t.Logf("%s: %d of %d edits as planned; %d plans took more than %s, the slowest %.2f s, all %.1f s\n%s",
-			c.declares, r.asPlanned, r.edits, r.slow, planTarget, r.slowest.Seconds(), r.plansLasted.Seconds(), strings.Join(r.rows, "\n"))
+		t.Logf("%s: %d of %d edits as planned; %d plans took more than %s, the slowest %.2f s, all %.1f s; %d of %d pauses were in the range that was quoted\n%s",
+			c.declares, r.asPlanned, r.edits, r.slow, planTarget, r.slowest.Seconds(), r.plansLasted.Seconds(), r.inside, r.inside+r.outside, strings.Join(r.rows, "\n"))
 	})
 	for i, e := range p.edits {
 		r.edits++
@@ -228,7 +232,7 @@ func (c *committed) makeEdit(e edit, r *planComparison) {
 			c.t.Errorf("no edit is planned as %+v", p)
 		}
 	default:
-		row += c.checkMade(e, p, next)
+		row += c.checkMade(e, p, next, r)
 		c.spec, c.requests = spec, requests
 	}
 	r.rows = append(r.rows, row)
