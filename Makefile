@@ -19,6 +19,10 @@ ETCD_VERSIONS ?= 3.5.9 3.6 3.7
 POSTGRES_MAJORS ?= 15 17 18
 # The MySQL that Debian has: others cannot be built.
 MYSQL_VERSION ?= 9.7
+# The minor version of Kubernetes that make cluster starts, such as 1.35: see docs/reference/versions.md.
+KUBERNETES ?=
+# What versions-test runs on each minor version of Kubernetes. A dollar sign would be read by make twice.
+VERSION_TESTS ?= ^TestTogether\b/^(SeedManifest|EtcdSeedManifest|Failover|Scale|EtcdScale|Drift|EtcdTruth|VolumeGrows|TLS|Retain|EtcdDelete|Backups|EtcdRestores|MySQLStorePointInTime)\b
 # Leaves out the gRPC transport of Google Cloud Storage, which Holdfast does not use: it is an eighth of the binary.
 TAGS := disable_grpc_modules
 CLUSTER := $(CURDIR)/bin/cluster
@@ -79,13 +83,15 @@ etcd-test: $(CLUSTER) ## test the etcd agent with real etcd of ETCD_VERSIONS (a 
 	$(call say,tests with etcd $(ETCD_VERSIONS))
 	@for version in $(ETCD_VERSIONS); do \
 		programs=$$($(CLUSTER) etcd $$version); \
-		HOLDFAST_ETCD=$$programs go test -tags etcd -count=1 -parallel 5 -timeout 10m -run Real ./internal/agent/etcd/ ./internal/engine/etcd/ ./internal/backup/etcd/ ./internal/restore/etcd/; \
+		HOLDFAST_ETCD=$$programs $(TOOL) gotestsum --format pkgname --hide-summary all --jsonfile bin/etcd-test.json -- \
+			-tags etcd -count=1 -parallel 5 -timeout 10m -run Real ./internal/agent/etcd/ ./internal/engine/etcd/ ./internal/backup/etcd/ ./internal/restore/etcd/ \
+			|| { test/report-failures.sh bin/etcd-test.json; exit 1; }; \
 	done
 
 postgres-test: $(CLUSTER) ## test the PostgreSQL agent and Jobs with real PostgreSQL of POSTGRES_MAJORS (many minutes each; needs root); FOCUS=regexp for some
 	@for major in $(POSTGRES_MAJORS); do \
 		printf '\033[1m==> tests with PostgreSQL %s\033[0m\n' "$$major"; \
-		test/run-postgres-tests.sh "$$($(CLUSTER) postgres $$major)" '$(if $(filter .,$(FOCUS)),Real,$(FOCUS))' "$$($(CLUSTER) programs prometheus-postgres-exporter)"; \
+		test/run-postgres-tests.sh "$$($(CLUSTER) postgres $$major)" '$(if $(filter .,$(FOCUS)),Real,$(FOCUS))' "$$($(CLUSTER) programs prometheus-postgres-exporter)" "$$($(CLUSTER) postgres $(firstword $(POSTGRES_MAJORS)))"; \
 	done
 
 mysql-test: $(CLUSTER) ## test MySQL's agent, its layers and its Jobs with real groups of three (about 25 minutes, and 4 GiB of memory)
@@ -97,8 +103,8 @@ argocd-test: $(CLUSTER) ## test with Argo CD's own health, actions, comparison a
 	$(call say,tests with the code of Argo CD)
 	@cd test/argocd && KUBEBUILDER_ASSETS=$$($(CLUSTER) assets) go test -tags apiserver -timeout 30m ./...
 
-cluster: $(CLUSTER) ## start three real nodes on this machine (ten minutes the first time, then one)
-	@$(CLUSTER) up --dir $(STATE) --kubeconfig $(STATE)/kubeconfig
+cluster: $(CLUSTER) ## start three real nodes on this machine (ten minutes the first time, then one); KUBERNETES=1.35 for another minor version
+	@$(CLUSTER) up --dir $(STATE) --kubeconfig $(STATE)/kubeconfig $(if $(KUBERNETES),--kubernetes=$(KUBERNETES))
 	@$(CLUSTER) images --dir $(STATE)
 
 cluster-down: $(CLUSTER) ## stop the local cluster and remove its state
@@ -187,6 +193,15 @@ e2e: cluster deploy $(if $(filter .,$(FOCUS))$(findstring Flux,$(FOCUS)),flux) $
 soak: alerts-test ui-test site-test cluster deploy etcd-images mysql-images s3-image ## run the long versions of the end-to-end tests, and every promise with every kind (about 14 hours; FAILOVER_RUNS=1 saves three of them)
 	$(if $(filter .,$(FOCUS)),@HOLDFAST_HISTORIES=500000 HOLDFAST_SEED=$(or $(SEED),1000000) go test -count=1 -timeout 6h -run Histories ./internal/election/)
 	@FOCUS='$(if $(filter .,$(FOCUS)),TestSoak,$(FOCUS))' STATE=$(STATE) GOTESTSUM='$(TOOL) gotestsum' SEED=$(SEED) test/run-e2e.sh -tags 'e2e soak' -timeout 24h
+	$(if $(filter .,$(FOCUS)),@$(MAKE) --no-print-directory versions-test)
+
+versions-test: $(CLUSTER) ## run VERSION_TESTS on each supported minor version of Kubernetes in turn; it takes the local cluster down (about half an hour each)
+	@for minor in $$($(CLUSTER) versions); do \
+		$(MAKE) --no-print-directory cluster-down; \
+		printf '\033[1m==> tests with Kubernetes %s\033[0m\n' "$$minor"; \
+		$(MAKE) --no-print-directory e2e KUBERNETES=$$minor FOCUS='$(VERSION_TESTS)'; \
+	done
+	@$(MAKE) --no-print-directory cluster-down
 
 chaos: cluster deploy ## random faults under load for CHAOS=30m, those of SEED=number again
 	@FOCUS='$(if $(filter .,$(FOCUS)),^TestChaos$$,$(FOCUS))' STATE=$(STATE) GOTESTSUM='$(TOOL) gotestsum' CHAOS=$(CHAOS) SEED=$(SEED) test/run-e2e.sh -tags 'e2e soak' -timeout 24h
@@ -230,4 +245,4 @@ recording: ## docs/images/drift.svg, from a drift in the cluster that make demo 
 
 bin/cluster: $(CLUSTER)
 
-.PHONY: recording site site-test ui-test ui-vendor alerts-test dashboards-test help build plugin generate check-generated shape lint unit api-test etcd-test postgres-test mysql-test argocd-test cluster cluster-down flux etcd-images mysql-images s3-image deploy image release release-test undeploy e2e soak chaos bench test checks program-test builds demo
+.PHONY: recording site site-test ui-test ui-vendor alerts-test dashboards-test help build plugin generate check-generated shape lint unit api-test etcd-test postgres-test mysql-test argocd-test cluster cluster-down flux etcd-images mysql-images s3-image deploy image release release-test undeploy e2e soak versions-test chaos bench test checks program-test builds demo

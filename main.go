@@ -57,6 +57,7 @@ import (
 	"github.com/holdfast-db/holdfast/internal/engine/memberset/objects"
 	"github.com/holdfast-db/holdfast/internal/engine/mysql"
 	"github.com/holdfast-db/holdfast/internal/engine/postgres"
+	"github.com/holdfast-db/holdfast/internal/importer"
 	"github.com/holdfast-db/holdfast/internal/notify"
 	"github.com/holdfast-db/holdfast/internal/plugin"
 	"github.com/holdfast-db/holdfast/internal/restore"
@@ -128,6 +129,7 @@ func jobCommand() *cobra.Command {
 	job.AddCommand(backup.NewCheckCommand())
 	restoring := map[string]func(agentapi.RestoreTask) (restore.Engine, error){"postgres": restorepostgres.New, "mysql": restoremysql.New, "etcd": restoreetcd.New}
 	job.AddCommand(restore.NewCommand(version, restoring), restore.NewDrillCommand(restoring))
+	job.AddCommand(importer.NewCommand(version))
 	return job
 }
 

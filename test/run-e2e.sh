@@ -16,11 +16,6 @@ if [[ -n $untested ]]; then
   printf '\n*** NOT TESTED ***\n%s\n' "$untested"
 fi
 if ((status)); then
-  # The first lines of what they reported: whole reports would push these out of sight.
-  printf '\n==> what failed tests reported (all of it: %s)\n' "$events"
-  sed -nE 's/.*"Action":"fail".*"Test":"([^"]*)".*/\1/p' "$events" | while read -r name; do
-    printf '%s\n' "$name"
-    grep -F "\"Test\":\"$name\"" "$events" | sed -nE 's/.*"Output":" *([a-z0-9_]+_test\.go:[0-9]+: .*)"}$/    \1/p' | tail -n 20 | cut -c1-500
-  done
+  ../report-failures.sh "$events"
 fi
 exit "$status"

@@ -134,6 +134,12 @@ const (
 	ReasonRestoreRefused = "RestoreRefused"
 	ReasonBackupMissing  = "BackupMissing"
 
+	// Of imports.
+	ReasonImporting     = "Importing"
+	ReasonImported      = "Imported"
+	ReasonImportFailed  = "ImportFailed"
+	ReasonImportRefused = "ImportRefused"
+
 	// Events beside the above.
 	ReasonDriftReverted    = "DriftReverted"
 	ReasonDriftReported    = "DriftReported"
@@ -144,6 +150,7 @@ const (
 	ReasonFenced           = "Fenced"
 	ReasonRejoined         = "Rejoined"
 	ReasonMemberHeld       = "MemberHeld"
+	ReasonAgentsOutdated   = "AgentsOutdated"
 	ReasonVolumeGrows      = "VolumeGrows"
 	ReasonVolumeKept       = "VolumeKept"
 	ReasonRequestAccepted  = "RequestAccepted"

@@ -38,6 +38,8 @@ const (
 // +kubebuilder:validation:XValidation:rule="self.engine != 'mysql' || !has(self.bootstrap.database) || !(self.bootstrap.database in ['mysql','sys','information_schema','performance_schema'])",message="spec.bootstrap.database must not be mysql, sys, information_schema or performance_schema, which exist already: choose another name",fieldPath=".bootstrap"
 // +kubebuilder:validation:XValidation:rule="self.engine != 'mysql' || !has(self.bootstrap.owner) || size(self.bootstrap.owner) <= 32 && self.bootstrap.owner != 'root' && !self.bootstrap.owner.startsWith('mysql')",message="spec.bootstrap.owner must have at most 32 characters with spec.engine mysql, and must not be root or start with mysql: choose another name",fieldPath=".bootstrap"
 // +kubebuilder:validation:XValidation:rule="self.engine != 'mysql' || !has(self.tls) || !has(self.tls.certificateSecretRef)",message="MySQL shows clients the certificate that Holdfast makes, and no other yet: remove spec.tls.certificateSecretRef, and have clients trust ca.crt of the connection Secret",fieldPath=".tls"
+// +kubebuilder:validation:XValidation:rule="!has(self.restore) || !has(self.bootstrap) || !has(self.bootstrap.__import__)",message="spec.restore and spec.bootstrap.import exclude each other: a cluster begins with a backup or with an import",fieldPath=".bootstrap"
+// +kubebuilder:validation:XValidation:rule="self.engine != 'mysql' || !has(self.bootstrap) || !has(self.bootstrap.__import__)",message="spec.bootstrap.import is for PostgreSQL: remove it with spec.engine mysql",fieldPath=".bootstrap"
 type DatabaseSpec struct {
 	CommonSpec `json:",inline"`
 
@@ -165,6 +167,10 @@ type DatabaseStatus struct {
 	// +optional
 	Restore *RestoreStatus `json:"restore,omitempty"`
 
+	// Import is the import that the database began with.
+	// +optional
+	Import *ImportStatus `json:"import,omitempty"`
+
 	// DeletionPolicy is what deleting the Database does to its data now. It is
 	// Delete from before the cluster is declared with it, until the cluster's own
 	// status.deletionPolicy is Retain.
@@ -200,6 +206,7 @@ type DatabaseStatus struct {
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 // +kubebuilder:printcolumn:name="Status",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].message`
 // +kubebuilder:validation:XValidation:rule="size(self.metadata.name) <= 40 && self.metadata.name.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')",message="metadata.name must start with a letter, hold only lower-case letters, digits and dashes, and have at most 40 characters: pods and Services are named after it"
+// +kubebuilder:validation:XValidation:rule="!has(self.spec.bootstrap) || !has(self.spec.bootstrap.__import__) || (has(oldSelf.status) && has(oldSelf.status.__import__) && has(oldSelf.status.__import__.completionTime)) || (has(oldSelf.spec.bootstrap) && has(oldSelf.spec.bootstrap.__import__) && (self.spec.bootstrap.__import__ == oldSelf.spec.bootstrap.__import__ || has(oldSelf.status) && has(oldSelf.status.__import__) && has(oldSelf.status.__import__.error)))",message="spec.bootstrap.import cannot be added to a Database that began without it, nor change while it is under way: declare another Database, or wait until it is done or has failed",fieldPath=".spec.bootstrap"
 // +kubebuilder:validation:XValidation:rule="!has(self.spec.restore) || (has(oldSelf.status) && has(oldSelf.status.restore) ? has(oldSelf.spec.restore) && self.spec.restore == oldSelf.spec.restore || has(oldSelf.status.restore.completionTime) || has(oldSelf.status.restore.error) : has(oldSelf.spec.restore))",message="spec.restore cannot be added to a database that began without it, nor change while it is under way: declare another Database, or wait until it is done or has failed",fieldPath=".spec.restore"
 // +kubebuilder:validation:XValidation:rule="!has(self.spec.tls) || ['-ca','-tls','-internal','-app'].all(s, (!has(self.spec.tls.certificateSecretRef) || self.spec.tls.certificateSecretRef.name != self.metadata.name + s) && (!has(self.spec.tls.caSecretRef) || self.spec.tls.caSecretRef.name != self.metadata.name + s))",message="spec.tls must name Secrets of your own: those named after the Database with -ca, -tls, -internal and -app are Holdfast's"
 type Database struct {

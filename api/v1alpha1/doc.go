@@ -82,6 +82,10 @@ const (
 	// cluster that is restored, in lower case. LabelKind of such an object is that
 	// of no cluster, so that no Service takes its pods for members.
 	LabelRestore = "holdfast.dev/restore"
+	// LabelImport on what an import needs while it lasts is the kind of the cluster
+	// that is filled, in lower case. LabelKind of such an object is that of no
+	// cluster. In the selector of a Service it keeps clients out: no member has it.
+	LabelImport = "holdfast.dev/import"
 	// LabelStoreCheck on what tries whether a store can be used is the kind of the
 	// cluster whose store it is, in lower case. LabelKind of such an object is that
 	// of no cluster.
@@ -103,6 +107,9 @@ const (
 	// AnnotationImage on a pod is the image that the spec asked for when the
 	// pod was declared: with a tag, where the pod may name a digest.
 	AnnotationImage = "holdfast.dev/image"
+	// AnnotationAgentImage on a StatefulSet is the image that its pods take their agents
+	// from, as Holdfast applied it: admission may have named a mirror in the template.
+	AnnotationAgentImage = "holdfast.dev/agent-image"
 	// AnnotationSystemIdentifier on a volume or a Lease is the identifier of
 	// the database system that was bootstrapped there. It forbids a second bootstrap.
 	AnnotationSystemIdentifier = "holdfast.dev/system-identifier"
@@ -133,6 +140,10 @@ const (
 	// which is then copied again on a new one. The value is <ID>@<UID of the claim>, as
 	// in volumeUID of status.members, and each ID is carried out once.
 	AnnotationDiscardVolume = "holdfast.dev/discard-volume"
+	// AnnotationUpdateAgents on a cluster asks to replace, one after the other, the pods
+	// whose agents are not of the operator's image. Its value is an ID of the user's
+	// choice: each is carried out once.
+	AnnotationUpdateAgents = "holdfast.dev/update-agents"
 	// AnnotationRestoredBy on a volume is the UID of the cluster whose restore
 	// fills it. Until it says which database system it holds, it may hold a part
 	// of one.

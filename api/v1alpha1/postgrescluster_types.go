@@ -10,6 +10,7 @@ import (
 // +kubebuilder:validation:XValidation:rule="!has(self.failover) || !has(self.failover.noFailover) || self.failover.noFailover.filter(n, n < (has(self.replicas) ? self.replicas : 1)).size() < (has(self.replicas) ? self.replicas : 1)",message="spec.failover.noFailover must leave at least one of spec.replicas members: remove an ordinal, or raise spec.replicas",fieldPath=".failover.noFailover"
 // +kubebuilder:validation:XValidation:rule="!has(self.synchronous) || !has(self.synchronous.mode) || self.synchronous.mode != 'Quorum' || (has(self.synchronous.number) ? self.synchronous.number : 1) < (has(self.replicas) ? self.replicas : 1)",message="spec.synchronous.number must be less than spec.replicas in mode Quorum: lower it, or raise spec.replicas",fieldPath=".synchronous.number"
 // +kubebuilder:validation:XValidation:rule="!has(self.restore) || !has(self.restore.target) || !has(self.restore.target.gtid)",message="spec.restore.target.gtid is for MySQL: use time, lsn, name or latest",fieldPath=".restore"
+// +kubebuilder:validation:XValidation:rule="!has(self.restore) || !has(self.bootstrap) || !has(self.bootstrap.__import__)",message="spec.restore and spec.bootstrap.import exclude each other: a cluster begins with a backup or with an import",fieldPath=".bootstrap"
 type PostgresClusterSpec struct {
 	CommonSpec `json:",inline"`
 
@@ -76,6 +77,13 @@ type PostgresBootstrap struct {
 	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z_][a-z0-9_]*$')",message="must be a PostgreSQL name of lower-case letters, digits and underscores that does not start with a digit, such as app"
 	// +kubebuilder:validation:XValidation:rule="self != 'postgres' && self != 'public' && self != 'none' && !self.startsWith('pg_') && !self.startsWith('holdfast')",message="spec.bootstrap.owner must not be postgres, public, none or start with pg_ or holdfast: choose another name"
 	Owner string `json:"owner,omitempty"`
+
+	// Import fills the database of a new cluster from another PostgreSQL server, once,
+	// before applications are let in. It cannot be added later. Once
+	// status.import.completionTime is set it has no effect and may be removed.
+	// Default: the database begins empty.
+	// +optional
+	Import *ImportSource `json:"import,omitempty"`
 }
 
 // PostgresClusterStatus is the observed state of a PostgreSQL cluster.
@@ -97,9 +105,11 @@ type PostgresClusterStatus struct {
 // +kubebuilder:printcolumn:name="BackedUp",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="BackedUp")].status`
 // +kubebuilder:printcolumn:name="Last Backup",type=date,priority=1,JSONPath=`.status.lastBackup.time`
 // +kubebuilder:printcolumn:name="Drill",type=string,priority=1,JSONPath=`.status.drill.result`
+// +kubebuilder:printcolumn:name="New Agent",type=string,priority=1,JSONPath=`.status.agent.available`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 // +kubebuilder:printcolumn:name="Status",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].message`
 // +kubebuilder:validation:XValidation:rule="size(self.metadata.name) <= 40 && self.metadata.name.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')",message="metadata.name must start with a letter, hold only lower-case letters, digits and dashes, and have at most 40 characters: pods and Services are named after it"
+// +kubebuilder:validation:XValidation:rule="!has(self.spec.bootstrap) || !has(self.spec.bootstrap.__import__) || (has(oldSelf.status) && has(oldSelf.status.__import__) && has(oldSelf.status.__import__.completionTime)) || (has(oldSelf.spec.bootstrap) && has(oldSelf.spec.bootstrap.__import__) && (self.spec.bootstrap.__import__ == oldSelf.spec.bootstrap.__import__ || has(oldSelf.status) && has(oldSelf.status.__import__) && has(oldSelf.status.__import__.error)))",message="spec.bootstrap.import cannot be added to a cluster that began without it, nor change while it is under way: declare another cluster, or wait until it is done or has failed",fieldPath=".spec.bootstrap"
 // +kubebuilder:validation:XValidation:rule="!has(self.spec.restore) || (has(oldSelf.status) && has(oldSelf.status.restore) ? has(oldSelf.spec.restore) && self.spec.restore == oldSelf.spec.restore || has(oldSelf.status.restore.completionTime) || has(oldSelf.status.restore.error) : has(oldSelf.spec.restore))",message="spec.restore cannot be added to a cluster that began without it, nor change while it is under way: declare another cluster, or wait until it is done or has failed",fieldPath=".spec.restore"
 // +kubebuilder:validation:XValidation:rule="!has(self.spec.tls) || ['-ca','-tls','-internal','-app'].all(s, (!has(self.spec.tls.certificateSecretRef) || self.spec.tls.certificateSecretRef.name != self.metadata.name + s) && (!has(self.spec.tls.caSecretRef) || self.spec.tls.caSecretRef.name != self.metadata.name + s))",message="spec.tls must name Secrets of your own: those named after the cluster with -ca, -tls, -internal and -app are Holdfast's"
 type PostgresCluster struct {

@@ -69,6 +69,10 @@ type CommonStatus struct {
 	// +listMapKey=name
 	Members []MemberStatus `json:"members,omitempty"`
 
+	// Agent is the image that members take their agents from.
+	// +optional
+	Agent *AgentStatus `json:"agent,omitempty"`
+
 	// Endpoints that clients connect to.
 	// +optional
 	Endpoints *EndpointsStatus `json:"endpoints,omitempty"`
@@ -127,6 +131,10 @@ type CommonStatus struct {
 	// +optional
 	Restore *RestoreStatus `json:"restore,omitempty"`
 
+	// Import is the import that the cluster began with. PostgreSQL only.
+	// +optional
+	Import *ImportStatus `json:"import,omitempty"`
+
 	// DeletionPolicy is what deleting the cluster does to its data now. It is
 	// Delete from before the first volume, CA or credential gets the owner reference
 	// by which Kubernetes deletes it, until none has one: then it is Retain.
@@ -174,6 +182,22 @@ type RolledOutStatus struct {
 	Replicas int32 `json:"replicas"`
 }
 
+// AgentStatus is where the members' agents come from. An upgrade of the operator changes
+// no agent: see docs/guides/operator-upgrade.md.
+type AgentStatus struct {
+	// Image that new pods take their agents from. It becomes that of the operator when
+	// pods are replaced for a change of the spec, or by the request
+	// holdfast.dev/update-agents.
+	Image string `json:"image"`
+	// Available is the image of the operator, while Image or a member has another.
+	// +optional
+	Available string `json:"available,omitempty"`
+	// Outdated are the members whose agents are not of the image of the operator.
+	// +optional
+	// +listType=atomic
+	Outdated []string `json:"outdated,omitempty"`
+}
+
 // MemberStatus is one member, in states rather than numbers.
 type MemberStatus struct {
 	// Name of the pod.
@@ -188,6 +212,9 @@ type MemberStatus struct {
 	// Version of the database.
 	// +optional
 	Version string `json:"version,omitempty"`
+	// AgentVersion is the version of Holdfast that the member's agent is of.
+	// +optional
+	AgentVersion string `json:"agentVersion,omitempty"`
 	// Node that the pod runs on.
 	// +optional
 	Node string `json:"node,omitempty"`

@@ -53,7 +53,7 @@ type HostOptions struct {
 	Handlers map[string]http.Handler
 	// TextLog is how the database's text log is read; nil where it is not.
 	TextLog *insights.TextLog
-	// Measure measures the database for advice about settings.
+	// Measure measures the database for recommendations about settings; nil where it is not.
 	Measure tuning.Measure
 	// RunDir is where the agent listens for programs of its container.
 	RunDir string
@@ -96,11 +96,11 @@ func NewHost(o HostOptions) *Host {
 			Lag: -1,
 		}, o.OmitMoving),
 	}
-	measure := o.Space
-	if measure == nil {
-		measure = func() diskspace.Space { return diskspace.SpaceOf(agentapi.DataDir) }
+	space := o.Space
+	if space == nil {
+		space = func() diskspace.Space { return diskspace.SpaceOf(agentapi.DataDir) }
 	}
-	h.Space = &SpaceWatch{Measure: measure, Allocate: o.Allocate, Suspected: make(chan struct{}, 1)}
+	h.Space = &SpaceWatch{Measure: space, Allocate: o.Allocate, Suspected: make(chan struct{}, 1)}
 	if o.TextLog != nil {
 		h.Insights = insights.NewAnalyzer(*o.TextLog, o.Identity.Pod, o.Identity.PodUID)
 	}
@@ -159,7 +159,7 @@ func (h *Host) startServers(ctx context.Context, refresh func(context.Context), 
 	go h.Space.Follow(ctx, h.Store)
 	h.followInsights(ctx)
 	if h.o.Measure != nil {
-		go h.Tuning.Follow(ctx, h.o.Measure, func(revision string) {
+		go h.Tuning.Follow(ctx, h.o.Log, h.o.Measure, func(revision string) {
 			h.Store.Update(func(s *agentapi.Status) { s.TuningRevision = revision })
 		})
 	}

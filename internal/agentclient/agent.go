@@ -75,28 +75,26 @@ func (a *agent) askStatus(ctx context.Context, revision string, flush bool) (*ag
 
 // askTuning fetches what the member measured of its database.
 func (a *agent) askTuning(ctx context.Context) (*agentapi.Tuning, error) {
-	body, err := a.askPath(ctx, agentapi.TuningPath, nil, answerTimeout)
-	if err != nil {
-		return nil, err
-	}
-	measured := new(agentapi.Tuning)
-	if err := json.Unmarshal(body, measured); err != nil {
-		return nil, err
-	}
-	return measured, a.checkPod(measured.PodUID)
+	return askJSON(ctx, a, agentapi.TuningPath, func(t *agentapi.Tuning) string { return t.PodUID })
 }
 
 // askInsights fetches what the member found in its database's text log.
 func (a *agent) askInsights(ctx context.Context) (*agentapi.Insights, error) {
-	body, err := a.askPath(ctx, agentapi.InsightsPath, nil, answerTimeout)
+	return askJSON(ctx, a, agentapi.InsightsPath, func(i *agentapi.Insights) string { return i.PodUID })
+}
+
+// askJSON fetches the answer at a path, of which podUID reads the UID of the pod that
+// answered.
+func askJSON[T any](ctx context.Context, a *agent, path string, podUID func(*T) string) (*T, error) {
+	body, err := a.askPath(ctx, path, nil, answerTimeout)
 	if err != nil {
 		return nil, err
 	}
-	insights := new(agentapi.Insights)
-	if err := json.Unmarshal(body, insights); err != nil {
+	answer := new(T)
+	if err := json.Unmarshal(body, answer); err != nil {
 		return nil, fmt.Errorf("decode answer: %w", err)
 	}
-	return insights, a.checkPod(insights.PodUID)
+	return answer, a.checkPod(podUID(answer))
 }
 
 // askPath fetches the answer at a path.

@@ -18,7 +18,7 @@ import (
 
 const prefix = "shop/orders/orders-1-u/"
 
-// each calls a hook when its copy is verified: what others do meanwhile.
+// meanwhile calls a hook when its copy is verified: what others do meanwhile.
 type meanwhile struct {
 	text
 	do func()

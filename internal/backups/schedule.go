@@ -149,6 +149,9 @@ func (p *Plan) planSlot(c v1alpha1.Cluster, kind string, all []*v1alpha1.Backup,
 	if p.Removed != "" {
 		return s.Done(record, slot, "skipped: spec.backup.destination was removed")
 	}
+	if filling := c.CommonStatus().Import; filling != nil && !filling.Done() {
+		return s.Done(record, slot, "skipped: the import is under way")
+	}
 	name := c.GetName() + "-" + schedule.SlotName(slot)
 	for _, b := range all {
 		if isScheduled(b) && !b.IsFinished() && b.DeletionTimestamp == nil && b.Name != name {

@@ -30,6 +30,10 @@ func TestSlots(t *testing.T) {
 		{"one that was made already is its slot's", nil, []*v1alpha1.Backup{backupstest.UnderWay(backupstest.Made("orders-20260301-1200", 0, ""))}, backupstest.Noon, "orders-20260301-1200", ""},
 		{"its name is taken", nil, []*v1alpha1.Backup{backupstest.ByHand(backupstest.Made("orders-20260301-1200", 0, ""))}, backupstest.Noon, "orders-20260301-1200", ""},
 		{"suspended", func(c *v1alpha1.EtcdCluster) { c.Spec.Suspend = true }, nil, backupstest.Noon, "", "skipped: spec.suspend is true"},
+		{"a database that is being filled", func(c *v1alpha1.EtcdCluster) { c.Status.Import = &v1alpha1.ImportStatus{} }, nil, backupstest.Noon, "", "skipped: the import is under way"},
+		{"one that has been filled", func(c *v1alpha1.EtcdCluster) {
+			c.Status.Import = &v1alpha1.ImportStatus{CompletionTime: &metav1.Time{Time: backupstest.Noon}}
+		}, nil, backupstest.Noon, "orders-20260301-1200", ""},
 	}
 	for _, tc := range cases {
 		t.Run(tc.name, func(t *testing.T) {

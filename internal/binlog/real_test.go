@@ -32,7 +32,7 @@ func newGroup(t *testing.T) (primary, secondary *mysqltest.Member) {
 		t.Fatal(err)
 	}
 	primary.Start()
-	if err := primary.Group().Boot(t.Context(), groupName); err != nil {
+	if err := primary.Group().Boot(t.Context(), groupName, true); err != nil {
 		t.Fatal(err)
 	}
 	await(t, primary, func(o group.Observation) bool {

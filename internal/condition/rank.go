@@ -40,8 +40,9 @@ var rankings = map[string][]Group{
 			v1alpha1.ReasonImageUnavailable, v1alpha1.ReasonForbidden, v1alpha1.ReasonInvalidObject, v1alpha1.ReasonSecretMissing,
 		}},
 		// The cluster has no data yet, so there is none to lose.
-		{"A restore cannot begin or continue", []string{
+		{"A restore or an import cannot begin or continue", []string{
 			v1alpha1.ReasonRestoreFailed, v1alpha1.ReasonBackupMissing, v1alpha1.ReasonRestoreRefused, v1alpha1.ReasonRestoring,
+			v1alpha1.ReasonImportFailed, v1alpha1.ReasonImportRefused, v1alpha1.ReasonImporting,
 		}},
 		// What runs continues to run as it is.
 		{"A field cannot be followed", []string{
@@ -106,7 +107,7 @@ var rankings = map[string][]Group{
 		{"Only you can resolve it, as a rule", []string{
 			v1alpha1.ReasonQuorumLost, v1alpha1.ReasonVolumeFull, v1alpha1.ReasonQuotaExceeded,
 		}},
-		{"No member takes writes", []string{v1alpha1.ReasonRestoring, v1alpha1.ReasonPrimaryUnavailable, v1alpha1.ReasonNoLeader, v1alpha1.ReasonSynchronousDegraded}},
+		{"No member takes writes", []string{v1alpha1.ReasonRestoring, v1alpha1.ReasonImporting, v1alpha1.ReasonPrimaryUnavailable, v1alpha1.ReasonNoLeader, v1alpha1.ReasonSynchronousDegraded}},
 		{"The database serves", []string{v1alpha1.ReasonAvailable}},
 	},
 	v1alpha1.ConditionBackedUp: {
@@ -147,7 +148,7 @@ var rankings = map[string][]Group{
 // under way comes before one that waits for another's end.
 var steps = []Group{
 	// There is nothing to serve from before they are done.
-	{"The cluster is being made", []string{v1alpha1.ReasonRestoring, v1alpha1.ReasonCreating}},
+	{"The cluster is being made", []string{v1alpha1.ReasonRestoring, v1alpha1.ReasonImporting, v1alpha1.ReasonCreating}},
 	// One member after the other is away.
 	{"Members are being replaced", []string{v1alpha1.ReasonUpgrading, v1alpha1.ReasonRestarting}},
 	// A member that copies data comes before one that has no pod yet, and the

@@ -3,6 +3,7 @@ package controller
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -20,10 +21,23 @@ func (r *Reconciler[C, O]) announceStatus(c C, before *v1alpha1.CommonStatus) {
 	}
 	r.announceElection(c, before.Election, after.Election)
 	r.announceRestore(c, before.Restore, after.Restore)
+	r.announceImport(c, before.Import, after.Import)
 	r.announceDrill(c, before.Drill, after.Drill)
 	r.announceRequests(c, before.Requests, after.Requests)
 	r.announceMembers(c, before.Members, after.Members)
 	r.announceRejoined(c, before.Election, after)
+	r.announceAgents(c, before.Agent, after.Agent)
+}
+
+// announceAgents says once of each image of the operator that members have other agents.
+func (r *Reconciler[C, O]) announceAgents(c C, before, after *v1alpha1.AgentStatus) {
+	if after == nil || len(after.Outdated) == 0 || before != nil && before.Available == after.Available {
+		return
+	}
+	of := eventseries.MakeReference(c, "agents-"+eventseries.HashCause(after.Available))
+	r.recordEventOn(c, of, normal, v1alpha1.ReasonAgentsOutdated, "Upgrade",
+		"the operator is of %s, and the agents of %s are not: they work together, and no pod is replaced for it. The annotation %s with an ID of your choice updates them one after the other",
+		after.Available, strings.Join(after.Outdated, ", "), v1alpha1.AnnotationUpdateAgents)
 }
 
 // announceElection says which member leads since another term began.
@@ -94,6 +108,24 @@ func (r *Reconciler[C, O]) announceRestore(c C, before, after *v1alpha1.RestoreS
 		r.recordEvent(c, normal, v1alpha1.ReasonRestored, "Restore", "backup %s is restored, up to %s", after.Result.Backup, after.Result.EndPosition)
 	case after.Error != "" && (before == nil || before.Error != after.Error):
 		r.recordEvent(c, warning, v1alpha1.ReasonRestoreFailed, "Restore", "%s", after.Error)
+	}
+}
+
+// announceImport says which step of an import began, and how it ended.
+func (r *Reconciler[C, O]) announceImport(c C, before, after *v1alpha1.ImportStatus) {
+	was := v1alpha1.ImportStatus{}
+	if before != nil {
+		was = *before
+	}
+	switch {
+	case after == nil:
+	case after.Done() && !was.Done() && after.Result != nil:
+		r.recordEvent(c, normal, v1alpha1.ReasonImported, "Import", "%d tables with %d rows and %d large objects are imported from version %s, and verified",
+			after.Result.Tables, after.Result.Rows, after.Result.LargeObjects, after.Result.SourceVersion)
+	case after.Error != "" && was.Error != after.Error:
+		r.recordEvent(c, warning, v1alpha1.ReasonImportFailed, "Import", "%s", after.Error)
+	case after.Step != "" && was.Step != after.Step:
+		r.recordEvent(c, normal, v1alpha1.ReasonImporting, "Import", "%s", describeImportStep(after.Step, ""))
 	}
 }
 

@@ -182,6 +182,38 @@ func TestEventsOfRequests(t *testing.T) {
 	}
 }
 
+// An operator says once that members have other agents, and says it again of its next image.
+func TestEventsOfAgents(t *testing.T) {
+	s := &series{scheme: runtime.NewScheme(), seen: map[string]bool{}}
+	if err := v1alpha1.AddToScheme(s.scheme); err != nil {
+		t.Fatal(err)
+	}
+	r := &Reconciler[*v1alpha1.PostgresCluster, struct{}]{Recorder: s}
+	c := &v1alpha1.PostgresCluster{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "orders", UID: "a"}}
+	for _, agent := range []*v1alpha1.AgentStatus{
+		{Image: "v1"},
+		{Image: "v1", Available: "v2", Outdated: []string{"orders-0", "orders-1"}},
+		{Image: "v2", Available: "v2", Outdated: []string{"orders-0"}},
+		{Image: "v2"},
+		{Image: "v2", Available: "v3", Outdated: []string{"orders-0", "orders-1"}},
+		{Image: "v2", Available: "v4"},
+		nil,
+	} {
+		before := c.CommonStatus().DeepCopy()
+		c.Status.Agent = agent
+		r.announceStatus(c, before)
+	}
+	want := []string{"of v2, and the agents of orders-0, orders-1 are not", "of v3, and the agents of orders-0, orders-1 are not"}
+	if s.sent != len(want) {
+		t.Errorf("%d events: %q", s.sent, s.events)
+	}
+	for i, text := range want {
+		if i >= len(s.events) || !strings.HasPrefix(s.events[i], "AgentsOutdated: ") || !strings.Contains(s.events[i], text) {
+			t.Errorf("%q has no %q", s.events, text)
+		}
+	}
+}
+
 // A member whose data becomes another's says why.
 func TestEventsOfReplacedData(t *testing.T) {
 	for state, want := range map[string]string{

@@ -114,7 +114,7 @@ func TestColumnsAndDefaults(t *testing.T) {
 	} {
 		t.Run(tc.kind, func(t *testing.T) {
 			w := &world{Cluster: apitest.New(t), t: t}
-			want := slices.Concat([]string{"Version", "Ready", tc.leads, "Phase", "Synced"}, tc.backups, []string{"Age", "Status"})
+			want := slices.Concat([]string{"Version", "Ready", tc.leads, "Phase", "Synced"}, tc.backups, []string{"New Agent", "Age", "Status"})
 			if diff := cmp.Diff(want, w.columns(tc.crd)); diff != "" {
 				t.Errorf("columns (-want +got):\n%s", diff)
 			}

@@ -58,7 +58,7 @@ func (w *world) settledDatabase(change func(*v1alpha1.Database)) (*v1alpha1.Data
 	return d, o
 }
 
-// databaseWatch judges every version of every Database of the namespace.
+// watchDatabases judges every version of every Database of the namespace.
 func (w *world) watchDatabases() (ends func() int) {
 	w.t.Helper()
 	c, err := client.NewWithWatch(w.Config, client.Options{Scheme: scheme.Scheme})

@@ -26,7 +26,7 @@ import (
 // apiGone says whether a read found nothing.
 func apiGone(err error) (bool, string) { return apierrors.IsNotFound(err), fmt.Sprint(err) }
 
-// reverted says whether a Database records a drift of its cluster.
+// recorded says whether a Database records a drift of its cluster.
 func recorded(d *v1alpha1.Database, path, manager, action string) bool {
 	return d.Status.Drift != nil && slices.ContainsFunc(d.Status.Drift.Last, func(r v1alpha1.DriftRecord) bool {
 		return r.Object == "PostgresCluster/orders" && r.Path == path && (manager == "" || r.Manager == manager) && r.Action == action

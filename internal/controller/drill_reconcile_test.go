@@ -91,7 +91,7 @@ func (w drillWorld) there(t *testing.T) (kinds []string) {
 	return kinds
 }
 
-// made is what the operator makes for the drill of noon, as it stands.
+// madeForDrill is what the operator makes for the drill of noon, as it stands.
 func madeForDrill() []client.Object {
 	s := drilled(nil)
 	meta := metav1.ObjectMeta{Namespace: "shop", Name: drillName, Labels: s.labels(), OwnerReferences: []metav1.OwnerReference{{UID: s.cluster.GetUID(), Controller: new(true)}}}

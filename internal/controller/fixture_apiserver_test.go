@@ -39,11 +39,16 @@ type world struct {
 	kind       *kind
 	person     client.Client
 	simulation *simulation
+	// agent is the image of the operators that are started from now on.
+	agent string
 }
+
+// agentImage is the operator's, where a test does not exchange it.
+const agentImage = "holdfast:test"
 
 func newWorld(t *testing.T, k *kind) *world {
 	t.Helper()
-	w := &world{Cluster: apitest.New(t), t: t, kind: k}
+	w := &world{Cluster: apitest.New(t), t: t, kind: k, agent: agentImage}
 	w.person = w.As(t, "kubectl-edit")
 	w.simulation = simulate(t, w.Cluster, k)
 	return w
@@ -161,7 +166,7 @@ func (w *world) wire(mgr ctrl.Manager) {
 	}
 	named := secrets.New(metadata, live)
 	members := &memberset.MemberEngine{
-		Settings: objects.Settings{ImageRepository: w.kind.repository, AgentImage: "holdfast:test"},
+		Settings: objects.Settings{ImageRepository: w.kind.repository, AgentImage: w.agent},
 		Reader:   mgr.GetCache(), Writer: live, Members: w.simulation, Secrets: named, Clock: clock.RealClock{},
 	}
 	if err := w.kind.setup(w, wiring{mgr: mgr, members: members, applier: applier, backups: backups, named: named, keys: secrets.New(metadata, live)}); err != nil {

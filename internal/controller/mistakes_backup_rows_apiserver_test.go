@@ -199,7 +199,7 @@ var scheduleMistakes = []mistake{
 	},
 }
 
-// monday's Backup by hand, of a cluster as the row declares it.
+// byHand is a Backup by hand, of a cluster as the row declares it.
 func byHand(w *world) *v1alpha1.Backup { return w.backup("byhand", v1alpha1.DeletionRetain) }
 
 var backupMistakes = []mistake{

@@ -88,6 +88,8 @@ type pass[C v1alpha1.Cluster] struct {
 	drills drillPlan
 	// restored is the restore that the cluster begins with.
 	restored restorePlan
+	// imported is the import that the cluster begins with.
+	imported importPlan
 	// deletion is what deleting the cluster does to its data from now on; empty
 	// where that stays as it is recorded.
 	deletion v1alpha1.DeletionPolicy
@@ -123,6 +125,7 @@ func (r *Reconciler[C, O]) Reconcile(ctx context.Context, req ctrl.Request) (ctr
 	recorded := c.CommonStatus()
 	p := &pass[C]{c: c, readRequests: recorded.Requests, readOrders: recorded.Orders}
 	recorded.MigrateRequests()
+	p.imported.status = recorded.Import
 	switch {
 	case c.GetDeletionTimestamp() != nil:
 	case p.announceDeletion():
@@ -151,6 +154,9 @@ func (r *Reconciler[C, O]) executePass(ctx context.Context, p *pass[C]) error {
 		return r.executeStep(ctx, p)
 	}
 	p.plan = r.Engine.Plan(p.c, o, r.Clock.Now())
+	if err := r.reconcileImport(ctx, p); p.imported.mustRecord || p.imported.holds || err != nil {
+		return err
+	}
 	p.sync, err = r.Applier.Sync(ctx, apply.Request{
 		Owner: p.c, Objects: p.plan.Objects, Complete: p.plan.Complete,
 		Recorded: p.plan.Recorded, Claims: p.plan.Claims, Drift: p.c.Common().Drift, Suspend: suspended,
@@ -163,7 +169,8 @@ func (r *Reconciler[C, O]) executePass(ctx context.Context, p *pass[C]) error {
 		return err
 	}
 	r.reportNotes(p)
-	err = errors.Join(p.extractBlocked(err), r.reconcileBackups(ctx, p), r.reconcileDrills(ctx, p, o))
+	applied := err == nil
+	err = errors.Join(p.extractBlocked(err), p.extractBlocked(r.executeImport(ctx, p, applied)), r.reconcileBackups(ctx, p), r.reconcileDrills(ctx, p, o))
 	p.judgeBackedUp()
 	if p.plan.Step == nil || suspended && !p.plan.Step.Suspended {
 		return err

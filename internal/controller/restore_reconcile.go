@@ -97,7 +97,7 @@ func (r *Reconciler[C, O]) createOnce(ctx context.Context, p *pass[C], ac runtim
 	err = r.Client.Create(ctx, obj, client.FieldOwner(v1alpha1.FieldManager))
 	if err == nil {
 		p.stepped = true
-		logf.FromContext(ctx).Info("made for the restore", "object", obj.GetKind()+"/"+obj.GetName())
+		logf.FromContext(ctx).Info("made for a Job", "object", obj.GetKind()+"/"+obj.GetName())
 		return nil
 	}
 	p.plan.Recheck = findSoonest(p.plan.Recheck, job.RecheckInterval)
@@ -109,7 +109,7 @@ func (r *Reconciler[C, O]) createOnce(ctx context.Context, p *pass[C], ac runtim
 	if err := r.Live.Get(ctx, client.ObjectKeyFromObject(obj), there); err != nil {
 		return client.IgnoreNotFound(err)
 	}
-	if owner := metav1.GetControllerOf(there); owner != nil && owner.UID == p.c.GetUID() || there.Annotations[v1alpha1.AnnotationRestoredBy] == string(p.c.GetUID()) {
+	if owner := metav1.GetControllerOf(there); owner != nil && owner.UID == p.c.GetUID() || isImportReport(there, p.c) || there.Annotations[v1alpha1.AnnotationRestoredBy] == string(p.c.GetUID()) {
 		return r.restoreLabels(ctx, there, obj.GetLabels())
 	}
 	return &apply.ConflictError{Object: apply.ObjectID{GVK: obj.GroupVersionKind(), Namespace: obj.GetNamespace(), Name: obj.GetName()}, Owner: "another client"}

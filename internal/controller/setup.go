@@ -100,7 +100,7 @@ func mapByLabel(gvk schema.GroupVersionKind) handler.MapFunc {
 	kind := strings.ToLower(gvk.Kind)
 	return func(_ context.Context, obj client.Object) []reconcile.Request {
 		l := obj.GetLabels()
-		if l[v1alpha1.LabelKind] != kind && l[v1alpha1.LabelRestore] != kind && l[v1alpha1.LabelDrill] != kind && l[v1alpha1.LabelStoreCheck] != kind {
+		if l[v1alpha1.LabelKind] != kind && l[v1alpha1.LabelRestore] != kind && l[v1alpha1.LabelImport] != kind && l[v1alpha1.LabelDrill] != kind && l[v1alpha1.LabelStoreCheck] != kind {
 			return nil
 		}
 		return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: obj.GetNamespace(), Name: l[v1alpha1.LabelCluster]}}}

@@ -86,10 +86,11 @@ func (r *Reconciler[C, O]) chooseVersion(p *pass[C], before *v1alpha1.CommonStat
 	// Until a restore is done, a lagging writer must not take off the record that it is.
 	restoring := (before.Restore != nil || p.c.Common().Restore != nil) && !before.Restore.Done()
 	retains := p.deletion == v1alpha1.DeletionRetain && before.DeletionPolicy != p.deletion
-	if p.restored.mustRecord || retains {
+	if p.restored.mustRecord || p.imported.mustRecord || retains {
 		return p.c.GetResourceVersion(), true // it is of the spec that was read
 	}
-	return r.memory.findVersion(p.c), restoring
+	importing := before.Import != nil && !before.Import.Done()
+	return r.memory.findVersion(p.c), restoring || importing
 }
 
 // findUnchangedVersion asks for the newest version of a cluster that others have written
@@ -168,9 +169,9 @@ func fillReport[C v1alpha1.Cluster](st *v1alpha1.CommonStatus, p *pass[C]) {
 		st.Drill = p.drills.status
 	}
 	st.Requests, st.Schedules = r.Requests, slices.Clone(r.Schedules)
-	st.Archive, st.Election, st.Insights = r.Archive, r.Election, r.Insights
+	st.Archive, st.Election, st.Insights, st.Agent = r.Archive, r.Election, r.Insights, r.Agent
 	st.Recommendations = r.Recommendations
-	st.Restore = p.restored.status
+	st.Restore, st.Import = p.restored.status, p.imported.status
 	if p.backups.Known {
 		st.LastBackup, st.NextBackup, st.StoreCheck = p.backups.Last, nil, p.store.check
 		st.BackupPlace = p.backups.Place

@@ -61,6 +61,8 @@ type Plan struct {
 	// Facts become conditions. None at all means that nothing can be judged
 	// yet, and that the status stays as it is.
 	Facts []condition.Fact
+	// Import fills the first database from another server; nil for none.
+	Import *Import
 	// Demand is a backup that is wanted now, whatever the schedule; nil for none.
 	Demand *Demand
 	// Report is what status says of members and endpoints.
@@ -130,6 +132,8 @@ type Report struct {
 	Endpoints                                                              *v1alpha1.EndpointsStatus
 	Requests                                                               []v1alpha1.RequestStatus
 	Schedules                                                              []v1alpha1.ScheduleStatus
+	// Agent is what members take their agents from.
+	Agent *v1alpha1.AgentStatus
 	// Insights of the members' text logs; nil for none.
 	Insights *v1alpha1.InsightsStatus
 	// Recommendations about settings.

@@ -88,7 +88,7 @@ func ListDifferences(before, after v1alpha1.Cluster) []Change {
 // listRequests are the annotations by which something is requested that differ.
 func listRequests(before, after v1alpha1.Cluster) []Change {
 	var changes []Change
-	for _, name := range differingNames(before.GetAnnotations(), after.GetAnnotations()) {
+	for _, name := range agentapi.ListDifferences(before.GetAnnotations(), after.GetAnnotations()) {
 		if !strings.HasPrefix(name, v1alpha1.GroupVersion.Group+"/") {
 			continue
 		}

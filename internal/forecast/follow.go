@@ -17,6 +17,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	corev1ac "k8s.io/client-go/applyconfigurations/core/v1"
 
+	"github.com/fluxcd/pkg/runtime/conditions"
+
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
 	"github.com/holdfast-db/holdfast/internal/agentapi"
 	"github.com/holdfast-db/holdfast/internal/condition"
@@ -37,12 +39,22 @@ func (w *World) FollowPlan(p engine.Plan) bool {
 			changed = w.pruneObjects(p.Objects) || changed
 		}
 		changed = w.makeBackup(p.Demand) || changed
+		changed = w.makeBackupVolume(p) || changed
 	}
 	if p.Step != nil {
 		w.carryOut(*p.Step)
 		changed = true
 	}
 	return changed
+}
+
+// makeBackupVolume makes the volume for backups as the operator does: with the first backup,
+// which is made once the cluster serves.
+func (w *World) makeBackupVolume(p engine.Plan) bool {
+	if p.BackupVolume == nil || w.Observed.BackupVolume != nil || !conditions.IsTrue(w.Cluster, v1alpha1.ConditionAvailable) {
+		return false
+	}
+	return w.applyObject(p.BackupVolume)
 }
 
 // takeStatus writes the status as the operator does after a pass.

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strconv"
 
+	"github.com/holdfast-db/holdfast/internal/agentapi"
 	"github.com/holdfast-db/holdfast/internal/forecast/settings"
 )
 
@@ -12,7 +13,7 @@ import (
 // restart.
 func (w *World) pendingParameters(ordinal int, effect func(name string) settings.Effect) []string {
 	var pending []string
-	for _, name := range differingNames(w.lifeOf(ordinal).parameters, w.ReadConfig().Parameters) {
+	for _, name := range agentapi.ListDifferences(w.lifeOf(ordinal).parameters, w.ReadConfig().Parameters) {
 		if e := effect(name); e == settings.Restart || e == settings.Unknown {
 			pending = append(pending, name)
 		}

@@ -157,6 +157,8 @@ func TestEdits(t *testing.T) {
 			[]string{"MemberRestarts orders-0 outage"}},
 		{"larger volumes", 2, nil, func(c *v1alpha1.PostgresCluster) { c.Spec.Storage.Size = resource.MustParse("2Gi") },
 			[]string{"SettingsTaken settings that follow from storage.size", "VolumesGrow data-orders-0,data-orders-1 1Gi>2Gi"}},
+		{"backups on a volume", 1, nil, func(c *v1alpha1.PostgresCluster) { c.Spec.Backup.Enabled = new(true) },
+			[]string{"VolumeCreated orders-backups >2Gi"}},
 		{"smaller volumes", 2, nil, func(c *v1alpha1.PostgresCluster) { c.Spec.Storage.Size = resource.MustParse("512Mi") },
 			[]string{"SettingsTaken settings that follow from storage.size", "stalled StorageShrinkRefused", "stalled StorageShrinkRefused"}},
 		{"larger volumes of a class that cannot", 1, func(c *v1alpha1.PostgresCluster) { c.Spec.Storage.StorageClass = "fixed" },

@@ -1,9 +1,7 @@
 package forecast
 
 import (
-	"maps"
 	"reflect"
-	"slices"
 
 	"github.com/holdfast-db/holdfast/internal/agentapi"
 )
@@ -104,7 +102,7 @@ func (w *World) recordConfig(before, after []byte) {
 	var was, is agentapi.ClusterConfig
 	decode(before, &was)
 	decode(after, &is)
-	names := differingNames(was.Parameters, is.Parameters)
+	names := agentapi.ListDifferences(was.Parameters, is.Parameters)
 	if was.VolumeSize != is.VolumeSize && is.DataLimit == 0 {
 		names = append(names, "settings that follow from storage.size")
 	}
@@ -122,21 +120,4 @@ func (w *World) recordConfig(before, after []byte) {
 	if len(names) > 0 {
 		w.record(Step{Kind: SettingsTaken, Settings: names})
 	}
-}
-
-// differingNames are the names, sorted, that have another value in one map than in the
-// other, or are in one of them only.
-func differingNames(a, b map[string]string) []string {
-	names := map[string]bool{}
-	for name, value := range a {
-		if other, there := b[name]; !there || other != value {
-			names[name] = true
-		}
-	}
-	for name := range b {
-		if _, there := a[name]; !there {
-			names[name] = true
-		}
-	}
-	return slices.Sorted(maps.Keys(names))
 }

@@ -43,6 +43,7 @@ func (v view) renderTree(r Report) node {
 	}
 	add("Conditions", v.renderConditions(r))
 	add("Members", v.renderMembers(r))
+	add("Agents", v.renderAgents(r.Agent))
 	add("Election", v.renderElection(r))
 	add("Backups", v.renderBackups(r.Backups))
 	add("Volumes of members that are gone", v.renderRetainedVolumes(r))
@@ -224,6 +225,21 @@ func (v view) renderMembers(r Report) []node {
 			nodes[i].children = []node{{text: v.paintText(yellow, m.Message)}}
 		}
 	}
+	return nodes
+}
+
+// renderAgents shows whose agents are not the operator's, and how they become so; nothing
+// while all are.
+func (v view) renderAgents(a *v1alpha1.AgentStatus) []node {
+	if a == nil || a.Available == "" {
+		return nil
+	}
+	lines := [][]cell{{{"operator", plain}, {a.Available, plain}}, {{"new pods", plain}, {a.Image, plain}}}
+	if len(a.Outdated) == 0 {
+		return leafNodes(v.alignCells(lines))
+	}
+	nodes := leafNodes(v.alignCells(append(lines, []cell{{"older or other", yellow}, {strings.Join(a.Outdated, ", "), plain}})))
+	nodes[2].children = []node{{text: v.paintText(cyan, "they work with the operator; the annotation "+v1alpha1.AnnotationUpdateAgents+"=ID updates them one after the other")}}
 	return nodes
 }
 

@@ -168,6 +168,7 @@ func unusualReport() Report {
 	}, []corev1.Pod{mountingPod("orders-copy", "data-orders-3"), mountingPod("orders-drill", "orders-drill-20260301")})
 	r.RetainedVolumes[2].Diverged = true
 	r.Election = &v1alpha1.ElectionStatus{Leader: "orders-0", Term: 7, MayLead: []string{"orders-0", "orders-1"}, Unconfirmed: []string{"orders-2"}}
+	r.Agent = &v1alpha1.AgentStatus{Image: "registry.example/holdfast:v0.1.0", Available: "registry.example/holdfast:v0.2.0", Outdated: []string{"orders-0", "orders-1"}}
 	r.Election.Synchronous = &v1alpha1.SynchronousStatus{State: v1alpha1.SynchronousWaiting, Number: 1, Members: []string{"orders-0", "orders-1"}}
 	r.Members[1].Fences = 2
 	for range mostDriftsShown {

@@ -45,6 +45,8 @@ type Report struct {
 	// Restore is the restore that the cluster began with.
 	Restore   *v1alpha1.RestoreStatus   `json:"restore,omitempty"`
 	Endpoints *v1alpha1.EndpointsStatus `json:"endpoints,omitempty"`
+	// Agent is where the members' agents come from.
+	Agent *v1alpha1.AgentStatus `json:"agent,omitempty"`
 	// Election of the members; absent of a kind whose members hold none.
 	Election   *v1alpha1.ElectionStatus `json:"election,omitempty"`
 	Conditions []metav1.Condition       `json:"conditions,omitempty"`
@@ -102,7 +104,7 @@ func (s *session) gatherReport(ctx context.Context, c v1alpha1.Cluster) Report {
 		ReadyReplicas: st.ReadyReplicas, Replicas: int32(c.Common().DesiredReplicas()),
 		Observed:  st.ObservedGeneration == c.GetGeneration(),
 		Suspended: c.Common().Suspend, DriftMode: string(c.Common().Drift.Mode),
-		Restore: st.Restore, Endpoints: st.Endpoints, Election: st.Election, Conditions: st.Conditions, of: k,
+		Restore: st.Restore, Endpoints: st.Endpoints, Election: st.Election, Agent: st.Agent, Conditions: st.Conditions, of: k,
 	}
 	if st.Drift != nil {
 		r.Drift = st.Drift.Last

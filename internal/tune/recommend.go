@@ -27,7 +27,7 @@ const leastStay = 24 * time.Hour
 
 // Recommend returns what the members' measurements speak for, the most urgent first. Those
 // that were given before stay as they were, in words too, while they hold. They go at once
-// when the setting has another value.
+// when another value of the setting is declared, before the members have it.
 func Recommend(s Spec, slots []agentapi.TuningSlot, was []Recommendation, now time.Time) []Recommendation {
 	if s.Off {
 		return nil
@@ -57,6 +57,9 @@ func (r rule) recommend(s Spec, o observed, before *Recommendation, now time.Tim
 	current := o.settings[r.name]
 	if current <= 0 {
 		return nil
+	}
+	if !r.isMeasured(s.Declared[r.name], o) {
+		return nil // the slots are of an earlier value
 	}
 	if before != nil && before.Current != r.format(current) {
 		before = nil // the setting is another one

@@ -2,6 +2,7 @@ package tune
 
 import (
 	"fmt"
+	"maps"
 	"math"
 	"strconv"
 	"strings"
@@ -20,12 +21,16 @@ type rule struct {
 	name string
 	// field of the spec that declares it.
 	field string
-	// unit that values are a multiple of. It is less where the current value is less, or
-	// where the setting of this name says so.
+	// unit that values are a multiple of, in bytes. It is the current value where that is
+	// less, and in any case the value of the setting unitFrom, where that was measured.
 	unit     float64
 	unitFrom string
-	// units are the suffixes of sizes, from kibibytes on.
+	// units are the suffixes of sizes, from kibibytes on. A number without one counts plain
+	// bytes; 0 for one.
 	units []string
+	plain float64
+	// rounding is what the server rounds a declared value to, in bytes, if not to unitFrom.
+	rounding float64
 	// restart says that the members restart for it.
 	restart bool
 	// memory says that it counts for the envelope.
@@ -77,6 +82,14 @@ func Field(e Engine, name string) string {
 	return ""
 }
 
+func shareOfMemory(share float64) func(Spec) float64 {
+	return func(s Spec) float64 { return share * float64(s.Memory) }
+}
+
+func shareOfVolume(share float64) func(Spec) float64 {
+	return func(s Spec) float64 { return share * float64(s.Volume) }
+}
+
 // memoryUse is what an engine's settings may take together, in bytes.
 func memoryUse(e Engine, settings, peaks map[string]float64) float64 {
 	connections := max(peaks[agentapi.TuningConnections], 10)
@@ -118,10 +131,7 @@ func (r rule) propose(s Spec, o observed) float64 {
 func (r rule) fitMemory(s Spec, o observed, wanted float64) float64 {
 	most := MemoryShare * float64(s.Memory)
 	use := func(value float64) float64 {
-		settings := map[string]float64{}
-		for k, v := range o.settings {
-			settings[k] = v
-		}
+		settings := maps.Clone(o.settings)
 		settings[r.name] = value
 		return memoryUse(s.Engine, settings, o.peaks)
 	}
@@ -148,9 +158,9 @@ func (r rule) format(v float64) string {
 	return strconv.FormatFloat(v, 'f', -1, 64) + r.units[unit]
 }
 
-// parse reads a size as format writes it.
+// parse reads a size as format writes it, or a number.
 func (r rule) parse(text string) (float64, bool) {
-	factor := 1.0
+	factor := max(r.plain, 1)
 	for i, suffix := range r.units {
 		if number, found := strings.CutSuffix(text, suffix); found {
 			text, factor = number, math.Pow(kibibyte, float64(i+1))
@@ -159,6 +169,14 @@ func (r rule) parse(text string) (float64, bool) {
 	}
 	value, err := strconv.ParseFloat(text, 64)
 	return value * factor, err == nil && value > 0 && !math.IsInf(value, 0)
+}
+
+// isMeasured says whether what was observed is of the value that is declared, as far as
+// that can be read.
+func (r rule) isMeasured(declared string, o observed) bool {
+	value, known := r.parse(declared)
+	rounding := max(r.rounding, o.settings[r.unitFrom], 1)
+	return !known || math.Abs(value-o.settings[r.name]) < rounding
 }
 
 // describeBytes writes a number of bytes for people.

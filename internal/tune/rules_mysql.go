@@ -8,7 +8,7 @@ import (
 
 var mysqlRules = []rule{
 	{
-		name: "innodb_redo_log_capacity", field: "spec.parameters.innodb_redo_log_capacity", unit: mebibyte, units: mysqlUnits,
+		name: "innodb_redo_log_capacity", field: "spec.parameters.innodb_redo_log_capacity", unit: mebibyte, units: mysqlUnits, rounding: mebibyte,
 		most: shareOfVolume(0.1), judge: judgeRedo,
 	},
 	{

@@ -9,25 +9,17 @@ import (
 // page is the size of a block of PostgreSQL.
 const page = 8 * kibibyte
 
-func shareOfMemory(share float64) func(Spec) float64 {
-	return func(s Spec) float64 { return share * float64(s.Memory) }
-}
-
-func shareOfVolume(share float64) func(Spec) float64 {
-	return func(s Spec) float64 { return share * float64(s.Volume) }
-}
-
 var postgresRules = []rule{
 	{
-		name: "max_wal_size", field: "spec.parameters.max_wal_size", unit: mebibyte, units: postgresUnits,
+		name: "max_wal_size", field: "spec.parameters.max_wal_size", unit: mebibyte, units: postgresUnits, plain: mebibyte, rounding: mebibyte,
 		most: shareOfVolume(0.2), judge: judgeCheckpoints,
 	},
 	{
-		name: "work_mem", field: "spec.parameters.work_mem", unit: mebibyte, units: postgresUnits, memory: true,
+		name: "work_mem", field: "spec.parameters.work_mem", unit: mebibyte, units: postgresUnits, plain: kibibyte, rounding: kibibyte, memory: true,
 		most: shareOfMemory(1. / 16), judge: judgeSpills,
 	},
 	{
-		name: "shared_buffers", field: "spec.parameters.shared_buffers", unit: mebibyte, units: postgresUnits, memory: true, restart: true,
+		name: "shared_buffers", field: "spec.parameters.shared_buffers", unit: mebibyte, units: postgresUnits, plain: page, rounding: page, memory: true, restart: true,
 		most: shareOfMemory(0.4), judge: judgeBuffers,
 	},
 }

@@ -1,6 +1,7 @@
 package tune
 
 import (
+	"maps"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -34,9 +35,7 @@ func hour(start time.Time, settings map[string]float64, sums map[string]float64)
 			agentapi.TuningPageRequests: 1e6, agentapi.TuningPageReads: 1000, agentapi.TuningRedoBytes: mebibyte,
 		},
 	}
-	for k, v := range sums {
-		slot.Sums[k] = v
-	}
+	maps.Copy(slot.Sums, sums)
 	return slot
 }
 
@@ -243,10 +242,7 @@ func TestInvariants(t *testing.T) {
 			if !is || one.Name == excluded || value > 2*now || value < now*leastStep || value > rule.most(spec) || len(one.Evidence) > 256 || one.Evidence == "" {
 				t.Fatalf("seed %d: %+v, now %v", seed, one, now)
 			}
-			with := map[string]float64{}
-			for k, v := range settings {
-				with[k] = v
-			}
+			with := maps.Clone(settings)
 			with[one.Name] = value
 			if use := memoryUse(e, with, observeSetting(slots, one.Name).peaks); rule.memory && use > MemoryShare*float64(spec.Memory)+1 {
 				t.Fatalf("seed %d: %s takes memory to %.0f of %d", seed, one.Name, use, spec.Memory)
@@ -299,6 +295,51 @@ func withSetting(name string, value float64) map[string]float64 {
 	return settings
 }
 
+// Nothing is recommended by what was measured with another value than the declared one: it is
+// not in force yet, or not reported. A server rounds, and reads numbers without a unit.
+func TestDeclaredIsMeasured(t *testing.T) {
+	pool := map[string]float64{"innodb_buffer_pool_size": 512 * mebibyte, "innodb_buffer_pool_chunk_size": 128 * mebibyte, "innodb_redo_log_capacity": 128 * mebibyte, "innodb_page_size": 16 * kibibyte}
+	for _, c := range []struct {
+		engine         Engine
+		name, declared string
+		recommended    bool
+	}{
+		{PostgreSQL, "work_mem", "", true},
+		{PostgreSQL, "work_mem", "4MB", true},
+		{PostgreSQL, "work_mem", "4096kB", true},
+		{PostgreSQL, "work_mem", "4096", true},
+		{PostgreSQL, "work_mem", "8MB", false},
+		{PostgreSQL, "work_mem", "6MB", false},
+		{PostgreSQL, "work_mem", "8192", false},
+		{PostgreSQL, "work_mem", "1 TB", true}, // cannot be read
+		{PostgreSQL, "max_wal_size", "128", true},
+		{PostgreSQL, "max_wal_size", "131000kB", true},
+		{PostgreSQL, "max_wal_size", "1GB", false},
+		{PostgreSQL, "shared_buffers", "32768", true},
+		{PostgreSQL, "shared_buffers", "65536", false},
+		{MySQL, "innodb_buffer_pool_size", "500M", true},
+		{MySQL, "innodb_buffer_pool_size", "536870912", true},
+		{MySQL, "innodb_buffer_pool_size", "1G", false},
+		{MySQL, "innodb_redo_log_capacity", "1G", false},
+		{Etcd, "quota", "2Gi", true},
+		{Etcd, "quota", "4Gi", false},
+	} {
+		spec := postgresSpec()
+		spec.Engine, spec.Memory, spec.Declared = c.engine, 8*gibibyte, map[string]string{c.name: c.declared}
+		sums := map[string]float64{agentapi.TuningBlocksRead: 5e5, agentapi.TuningPageRequests: 1e7, agentapi.TuningPageReads: 2e5, agentapi.TuningRedoBytes: 16 * 128 * mebibyte}
+		maps.Copy(sums, forced(30))
+		maps.Copy(sums, spills(100))
+		slot := hour(monday, map[Engine]map[string]float64{PostgreSQL: postgresSettings(), MySQL: pool, Etcd: {"quota": 2 * gibibyte}}[c.engine], sums)
+		if c.engine == Etcd {
+			slot.Peaks[agentapi.TuningDataSize] = 1.6 * gibibyte
+		}
+		got := Recommend(spec, []agentapi.TuningSlot{slot}, nil, monday.Add(time.Hour))
+		if is := findRecommendation(got, c.name) != nil; is != c.recommended {
+			t.Errorf("%s %s, with %q declared: %+v", c.engine, c.name, c.declared, got)
+		}
+	}
+}
+
 // A recommendation goes when it was followed, and a day after it was given when there is no
 // evidence any more.
 func TestRecommendationsGo(t *testing.T) {
@@ -311,6 +352,7 @@ func TestRecommendationsGo(t *testing.T) {
 	declared.Declared = map[string]string{"work_mem": first[0].Value}
 	for name, gone := range map[string][]Recommendation{
 		"committed, and not yet in force": Recommend(declared, nil, first, monday.Add(2*time.Hour)),
+		"committed, and not yet measured": Recommend(declared, []agentapi.TuningSlot{hour(monday, postgresSettings(), spills(100))}, first, monday.Add(2*time.Hour)),
 		"in force": Recommend(declared, []agentapi.TuningSlot{hour(monday, postgresSettings(), spills(100)),
 			hour(monday.Add(time.Hour), withSetting("work_mem", 8*mebibyte), nil)}, first, monday.Add(2*time.Hour)),
 		"another value in force":  Recommend(spec, []agentapi.TuningSlot{hour(monday.Add(time.Hour), withSetting("work_mem", 6*mebibyte), nil)}, first, monday.Add(2*time.Hour)),

@@ -19,7 +19,7 @@ import (
 	"github.com/holdfast-db/holdfast/test/cluster/internal/node"
 )
 
-func buildCommand() *cobra.Command {
+func buildCommand(o *options) *cobra.Command {
 	return &cobra.Command{
 		Use:   "build",
 		Short: "Build the cluster's programs; print the folder of kube-apiserver, etcd and kubectl",
@@ -28,27 +28,43 @@ func buildCommand() *cobra.Command {
 			if _, err := artifact.CoreDNS(cmd.Context()); err != nil {
 				return err
 			}
-			return printAssets(cmd)
+			return printAssets(cmd, o.kubernetes)
 		},
 	}
 }
 
-func assetsCommand() *cobra.Command {
+func assetsCommand(o *options) *cobra.Command {
 	return &cobra.Command{
 		Use:   "assets",
 		Short: "Print the folder of kube-apiserver, etcd and kubectl, building them when missing",
 		Args:  cobra.NoArgs,
-		RunE:  func(cmd *cobra.Command, _ []string) error { return printAssets(cmd) },
+		RunE:  func(cmd *cobra.Command, _ []string) error { return printAssets(cmd, o.kubernetes) },
 	}
 }
 
-func printAssets(cmd *cobra.Command) error {
-	folder, err := artifact.BuildKubernetes(cmd.Context())
+func printAssets(cmd *cobra.Command, minor string) error {
+	folder, err := artifact.BuildKubernetes(cmd.Context(), minor)
 	if err != nil {
 		return err
 	}
 	fmt.Fprintln(cmd.OutOrStdout(), folder)
 	return nil
+}
+
+// versionsCommand lists what --kubernetes may be.
+func versionsCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "versions",
+		Short: "Print the minor versions of Kubernetes that a cluster can be made of, the oldest first",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			minors, err := artifact.ListKubernetes()
+			for _, minor := range minors {
+				fmt.Fprintln(cmd.OutOrStdout(), minor)
+			}
+			return err
+		},
+	}
 }
 
 func loadCommand() *cobra.Command {

@@ -21,6 +21,7 @@ import (
 type options struct {
 	dir        string
 	kubeconfig string
+	kubernetes string
 }
 
 func main() {
@@ -45,7 +46,8 @@ func rootCommand() *cobra.Command {
 	}
 	root.PersistentFlags().StringVar(&o.dir, "dir", ".cluster", "state folder")
 	root.PersistentFlags().StringVar(&o.kubeconfig, "kubeconfig", "", "where up writes the kubeconfig (default DIR/kubeconfig)")
-	root.AddCommand(upCommand(o), downCommand(o), statusCommand(o), buildCommand(), assetsCommand(),
+	root.PersistentFlags().StringVar(&o.kubernetes, "kubernetes", "", "minor version of Kubernetes, such as 1.36 (default: that of kube/go.mod; a running cluster keeps its own)")
+	root.AddCommand(upCommand(o), downCommand(o), statusCommand(o), buildCommand(o), assetsCommand(o), versionsCommand(),
 		imagesCommand(o), etcdCommand(), mysqlCommand(), postgresCommand(), programsCommand(), loadCommand(), tagCommand(), packCommand(), fluxCommand(o), auditCommand(o), diskCommand(o), provisionCommand(o))
 	root.AddCommand(nodeCommands(o)...)
 	root.AddCommand(faultCommands(o)...)
@@ -73,7 +75,7 @@ func upCommand(o *options) *cobra.Command {
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return lifecycle.RunExclusively(func() error {
-				return lifecycle.StartCluster(cmd.Context(), o.stateDir(), o.kubeconfig)
+				return lifecycle.StartCluster(cmd.Context(), o.stateDir(), o.kubeconfig, o.kubernetes)
 			})
 		},
 	}

@@ -304,8 +304,14 @@ func fluxUpgrades(t *testing.T) {
 	rolled(nextTag)
 	var set appsv1.StatefulSet
 	clusters[0].readObject(&set, orders)
-	if image := set.Spec.Template.Spec.InitContainers[0].Image; image != name+":"+nextTag {
-		t.Errorf("the next members' agents would be of %s", image)
+	if got := set.Spec.Template.Spec.InitContainers[0].Image; got != image {
+		t.Errorf("a pod that returns would have the agent of %s, and not of %s as the others", got, image)
+	}
+	for _, c := range clusters {
+		agent := c.getCluster().Status.Agent
+		if agent == nil || agent.Available != name+":"+nextTag || len(agent.Outdated) != int(*c.getCluster().Spec.Replicas) {
+			t.Errorf("status says of the agents: %+v", agent)
+		}
 	}
 	k.waitReady(r.revertCommit())
 	rolled(tag)

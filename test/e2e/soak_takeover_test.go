@@ -146,9 +146,7 @@ func (c *takenOver) checkRecords() {
 // installBefore runs the earlier operator until the test ends.
 func installBefore(t *testing.T) {
 	t.Helper()
-	tree := t.TempDir()
-	runIn(t, "../..", "bash", "-euo", "pipefail", "-c", fmt.Sprintf("git archive %s | tar -x -C %s", commitBefore, tree))
-	runIn(t, tree, "go", "build", "-trimpath", "-o", "bin/holdfast", ".")
+	tree := buildCommit(t, commitBefore)
 	t.Cleanup(func() { runIn(t, "../..", deploy) })
 	runIn(t, tree, deploy)
 }

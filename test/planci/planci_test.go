@@ -44,8 +44,8 @@ type platform struct {
 	// list and one are the paths of all comments and of one, and change the method that
 	// updates one.
 	list, one, change string
-	// broken has each request fail, and nobody those that ask for the account.
-	broken, nobody bool
+	// broken has each request fail, and unnamed those that ask whose token it is.
+	broken, unnamed bool
 
 	mu       sync.Mutex
 	comments []comment
@@ -79,7 +79,7 @@ func (p *platform) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	mayAsk := r.Header.Get("Authorization") == "Bearer hunter2" || r.Header.Get("Private-Token") == "hunter2"
 	id, isOne := strings.CutPrefix(r.URL.Path, p.one)
 	switch {
-	case p.broken || !mayAsk || p.nobody && r.URL.Path == "/user":
+	case p.broken || !mayAsk || p.unnamed && r.URL.Path == "/user":
 		http.Error(w, `{"message": "no"}`, http.StatusForbidden)
 	case r.Method == http.MethodGet && r.URL.Path == "/user" && p.name == "gitlab":
 		fmt.Fprintf(w, `{"id": %d}`, ours)
@@ -264,7 +264,7 @@ func TestRefusedCommentFails(t *testing.T) {
 // Where GitLab does not say whose token it is, no comment is made beside the one there is.
 func TestUnknownAccountFails(t *testing.T) {
 	p, c := newPlatform(t, "gitlab"), newCheckout(t)
-	p.nobody = true
+	p.unnamed = true
 	p.add(ours, marker+"\nfirst plan")
 	c.write("plan.md", marker+"\nsecond plan")
 	if code, out := c.run("./comment.sh gitlab plan.md", p.environment()...); code == 0 || len(p.bodies()) != 1 {

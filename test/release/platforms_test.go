@@ -4,6 +4,9 @@ package main
 
 import "runtime"
 
+// sourceRequired says that a tree that is no Git clone is a failure.
+const sourceRequired = false
+
 // Platforms of the tests: this machine's alone, whose programs are built anyway.
 // The build tag release tests all of them.
 var (

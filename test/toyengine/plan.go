@@ -34,7 +34,7 @@ func (e *Engine) Plan(c *ToyCluster, o memberset.Observation, now time.Time) eng
 func planCluster(c *ToyCluster, o memberset.Observation, now time.Time) engine.Plan {
 	view := memberset.NewView(membersOf(c), o, now)
 	d, writable, stalls := planDesired(c, &view)
-	view.SetDesired(d)
+	view.SetDesired(&d)
 	j := judgement{c: c, Judgement: memberset.NewJudgement(view, stalls)}
 	for n := range d.Count {
 		j.Standings[n] = judgeStanding(&view, n)

@@ -21,7 +21,7 @@ import (
 	"github.com/holdfast-db/holdfast/internal/loginsight"
 )
 
-// agent is the process beside etcd.
+// etcdAgent is the process beside etcd.
 type etcdAgent struct {
 	*agent.Host
 	o       Options
@@ -74,7 +74,7 @@ func newAgent(ctx context.Context, o Options) (*etcdAgent, error) {
 		OmitMoving: omitMoving,
 		// JSON is read as a whole, so more of a line is taken.
 		TextLog: &insights.TextLog{Parse: loginsight.ParseEtcd, Longest: 4 << 10},
-		Measure: func(context.Context) *tuning.Sample { return measureTuning(a.Store.Get()) },
+		Measure: func(context.Context) (*tuning.Sample, error) { return measureTuning(a.Store.Get()), nil },
 		RunDir:  o.RunDir,
 	})
 	a.local = newLocal(a.Certificates, o)

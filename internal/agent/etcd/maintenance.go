@@ -135,7 +135,7 @@ func (l *etcdRun) takeConfig(ctx context.Context, config *agent.Config) {
 
 // reportConfig reports what etcd runs with, and what waits for a restart.
 func (l *etcdRun) reportConfig(config *agent.Config, declared choice) {
-	pending := listDifferences(declared.Parameters, l.choice.Parameters)
+	pending := agentapi.ListDifferences(declared.Parameters, l.choice.Parameters)
 	if config.DataLimit != l.limit {
 		pending = append(pending, etcdapi.PendingLimit)
 	}

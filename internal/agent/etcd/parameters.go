@@ -208,19 +208,3 @@ func provenParameters(dir string) map[string]string {
 func saveProven(dir string, parameters map[string]string) error {
 	return atomicfile.WriteJSON(filepath.Join(dir, parametersName), parameters)
 }
-
-// listDifferences lists the names, sorted, whose values differ.
-func listDifferences(a, b map[string]string) []string {
-	names := map[string]bool{}
-	for name, value := range a {
-		if other, there := b[name]; !there || other != value {
-			names[name] = true
-		}
-	}
-	for name := range b {
-		if _, there := a[name]; !there {
-			names[name] = true
-		}
-	}
-	return slices.Sorted(maps.Keys(names))
-}

@@ -106,13 +106,3 @@ func TestParseVersion(t *testing.T) {
 		t.Errorf("another program: %v", err)
 	}
 }
-
-func TestDiffering(t *testing.T) {
-	a, b := map[string]string{"x": "1", "y": "2", "same": "0"}, map[string]string{"y": "3", "z": "4", "same": "0"}
-	if diff := cmp.Diff([]string{"x", "y", "z"}, listDifferences(a, b)); diff != "" {
-		t.Error(diff)
-	}
-	if got := listDifferences(a, a); len(got) != 0 {
-		t.Error(got)
-	}
-}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -134,7 +135,7 @@ func (a *etcdAgent) chooseParameters(ctx context.Context, config *agent.Config) 
 	switch n := a.crashes % (startsBeforeFallback + 2); {
 	case n < startsBeforeFallback:
 		return c, nil
-	case n == startsBeforeFallback && proven != nil && len(listDifferences(proven, c.Parameters)) > 0:
+	case n == startsBeforeFallback && proven != nil && !maps.Equal(proven, c.Parameters):
 		return choice{Parameters: proven, Refused: a.refused}, nil
 	default:
 		return choice{Parameters: map[string]string{}, Refused: a.refused}, nil

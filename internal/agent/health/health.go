@@ -1,4 +1,4 @@
-// Package health judges whether a database accepts new connections.
+// Package health judges whether a database accepts new connections, and answers its agent.
 package health
 
 import (
@@ -24,9 +24,9 @@ const (
 	restAfter = 20
 )
 
-// Health is whether a database accepts new connections. Sessions that are open
-// say nothing of that: they may go on while the process that accepts stands
-// still.
+// Health is whether a database accepts new connections, and answers its agent. Sessions
+// that are open say nothing of that: they may go on while the process that accepts
+// stands still.
 type Health struct {
 	// Database by name, as messages have it.
 	Database string
@@ -54,7 +54,7 @@ func NewHealth(database string, log *slog.Logger) *Health {
 	return &Health{Database: database, Log: log, symptom: unaccepted, hung: make(chan struct{}, 1)}
 }
 
-// Hung yields once the database has accepted nothing for HungLimit.
+// Hung yields once the database has not answered for HungLimit.
 func (h *Health) Hung() <-chan struct{} { return h.hung }
 
 // HungError is what ended a run of the database.

@@ -21,7 +21,6 @@ import (
 	"github.com/holdfast-db/holdfast/internal/agent/mysql/settings"
 	"github.com/holdfast-db/holdfast/internal/agent/process"
 	"github.com/holdfast-db/holdfast/internal/agent/statusserver"
-	"github.com/holdfast-db/holdfast/internal/agent/tuning"
 	"github.com/holdfast-db/holdfast/internal/agentapi"
 	"github.com/holdfast-db/holdfast/internal/agentapi/mysqlapi"
 	"github.com/holdfast-db/holdfast/internal/loginsight"
@@ -42,6 +41,8 @@ type mysqlAgent struct {
 	store *membership.Store
 	// leads says whether the member may label itself as the primary.
 	leads atomic.Bool
+	// switchover is what the primary announces.
+	switchover expectation
 	// crashes counts starts in a row that came to nothing, and refused is why the declared
 	// parameters were last set aside for that.
 	crashes int
@@ -92,15 +93,14 @@ func newAgent(ctx context.Context, o Options) (*mysqlAgent, error) {
 		Space:      a.measureSpace,
 		Allocate:   func() error { return diskspace.AllocateIn(o.DataDir) },
 		OmitMoving: omitMoving, MarkDown: markDown,
-		TextLog: &insights.TextLog{Parse: loginsight.ParseMySQL},
-		Measure: func(ctx context.Context) *tuning.Sample { return a.measureTuning(ctx) },
-		RunDir:  o.RunDir,
+		TextLog:  &insights.TextLog{Parse: loginsight.ParseMySQL},
+		Measure:  a.measureTuning,
+		RunDir:   o.RunDir,
+		Messages: a.messageHandlers(),
 	})
 	a.Labeller.LimitPrimary(a.leads.Load)
-	a.peers = &peers{
-		self: o.Identity.Pod, list: a.ListMembers,
-		status: statusserver.NewPeers(a.Certificates, o.AgentAddress, agentapi.DecodeStatus[mysqlapi.GroupStatus]).Status,
-	}
+	others := statusserver.NewPeers(a.Certificates, o.AgentAddress, agentapi.DecodeStatus[mysqlapi.GroupStatus])
+	a.peers = &peers{self: o.Identity.Pod, list: a.ListMembers, status: others.Status, post: others.PostPeer}
 	a.store = a.newStore()
 	a.archiver = a.newArchiver()
 	if err := os.MkdirAll(o.certificateDir(), 0o700); err != nil {

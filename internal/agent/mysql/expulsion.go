@@ -29,8 +29,8 @@ type overdue map[string]silence
 // silence of a member: the group is to look again when it has lasted for a while.
 type silence struct{ since, pause time.Duration }
 
-// observe takes in a view, and returns the members for which the group is to look again.
-func (e overdue) observe(now time.Duration, v group.View) []string {
+// observeView takes in a view, and returns the members for which the group is to look again.
+func (e overdue) observeView(now time.Duration, v group.View) []string {
 	silent := v.ListUnreachable()
 	if !v.HasMajority() {
 		silent = nil
@@ -55,9 +55,9 @@ func (e overdue) observe(now time.Duration, v group.View) []string {
 	return due
 }
 
-// prompts says whether it is up to the member to prompt its group: to the primary, and where
+// isPrompter says whether it is up to the member to prompt its group: to the primary, and where
 // that is the one that does not answer, to the first of those that are online.
-func prompts(o group.Observation) bool {
+func isPrompter(o group.Observation) bool {
 	if primary, ok := o.View.Primary(); ok {
 		return strings.EqualFold(primary.UUID, o.UUID)
 	}
@@ -72,8 +72,8 @@ func prompts(o group.Observation) bool {
 
 // promptExpulsion has the group look again at members that do not answer for too long.
 func (k *recordWriter) promptExpulsion(ctx context.Context, o group.Observation) {
-	due := k.overdue.observe(clock.Boottime(), o.View)
-	if len(due) == 0 || !prompts(o) || k.run.member.checkAnswers() != nil {
+	due := k.overdue.observeView(clock.Boottime(), o.View)
+	if len(due) == 0 || !isPrompter(o) || k.run.member.checkAnswers() != nil {
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, promptLimit)

@@ -54,12 +54,12 @@ func TestOverdueExpulsion(t *testing.T) {
 	} {
 		e := overdue{}
 		for _, step := range steps {
-			if got := strings.Join(e.observe(step.time, step.view), " "); got != step.want {
+			if got := strings.Join(e.observeView(step.time, step.view), " "); got != step.want {
 				t.Errorf("%s: at %s: %q", name, step.time, got)
 			}
 		}
 	}
-	if e := (overdue{third: {since: 0, pause: promptMost}}); len(e.observe(promptMost, unanswered(third))) != 1 || e[third].pause != promptMost {
+	if e := (overdue{third: {since: 0, pause: promptMost}}); len(e.observeView(promptMost, unanswered(third))) != 1 || e[third].pause != promptMost {
 		t.Errorf("the pause grows on: %v", e)
 	}
 }
@@ -78,7 +78,7 @@ func TestWhoPromptsTheExpulsion(t *testing.T) {
 		{third, unanswered(own), false},
 		{own, group.View{}, false},
 	} {
-		if got := prompts(group.Observation{UUID: c.self, View: c.view}); got != c.want {
+		if got := isPrompter(group.Observation{UUID: c.self, View: c.view}); got != c.want {
 			t.Errorf("%s in %v: %t", c.self, c.view.Members, got)
 		}
 	}

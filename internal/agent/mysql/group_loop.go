@@ -79,7 +79,7 @@ func (g *groupLoop) step(ctx context.Context) time.Duration {
 		g.starting = g.under != nil
 		g.run.member.reportInGroup(o)
 		g.run.member.restoreAfter(began, o)
-		return observeInterval
+		return g.run.member.observeAfter()
 	case g.under != nil:
 		g.run.member.reportDetached(o, detachedState{state: agentapi.StateRecovering, message: "joins the group", starting: true})
 		return observeInterval
@@ -269,7 +269,7 @@ func (g *groupLoop) act(ctx context.Context, o group.Observation, s group.Situat
 		return g.claim(ctx, o, s, p, recovery)
 	case group.StartGroup:
 		g.run.member.startsGroup(g.claimed)
-		g.begin(ctx, o, "starts the group", func(ctx context.Context) error { return g.run.client().Boot(ctx, p.ReplicationName) })
+		g.begin(ctx, o, "starts the group", func(ctx context.Context) error { return g.run.client().Boot(ctx, p.ReplicationName, p.SingleLeader) })
 		return observeInterval
 	}
 	g.report(o, agentapi.StateWaiting, p)

@@ -54,7 +54,7 @@ func newTestRun(t *testing.T, config agentapi.ClusterConfig) *serverRun {
 	a.Host = agent.NewHost(agent.HostOptions{Identity: id, Client: client, Log: log, OmitMoving: omitMoving, MarkDown: markDown})
 	a.peers = &peers{self: "orders-0", list: a.ListMembers, status: func(context.Context, string) (agentapi.Status, error) {
 		return agentapi.Status{}, errors.New("away")
-	}}
+	}, post: func(context.Context, string, string, any, any) error { return errors.New("away") }}
 	a.store = a.newStore()
 	go a.Config.Follow(t.Context(), client)
 	agenttest.WaitUntil(t, func() bool { config := a.currentConfig(); return config != nil && config.Live })

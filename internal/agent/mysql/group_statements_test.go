@@ -13,6 +13,7 @@ import (
 
 	"github.com/holdfast-db/holdfast/internal/agent/mysql/group"
 	"github.com/holdfast-db/holdfast/internal/agentapi"
+	"github.com/holdfast-db/holdfast/internal/agentapi/mysqlapi"
 )
 
 // recorder is a server that remembers the statements that it gets, and has no rows.
@@ -61,9 +62,14 @@ func TestStatementsThatStartAGroup(t *testing.T) {
 			[]string{"STOP GROUP_REPLICATION", "SET GLOBAL super_read_only = ON", leader + "false", "SET GLOBAL group_replication_bootstrap_group = OFF", "START GROUP_REPLICATION"},
 			leader + "true",
 		},
-		"a group is started": {
+		"a group of members that know no leader is started": {
 			group.Plan{Action: group.StartGroup, ReplicationName: "g"},
-			[]string{"SET GLOBAL super_read_only = ON", leader + "true", "SET GLOBAL group_replication_bootstrap_group = ON", "START GROUP_REPLICATION", "SET GLOBAL group_replication_bootstrap_group = OFF"},
+			[]string{"STOP GROUP_REPLICATION", "SET GLOBAL super_read_only = ON", leader + "false", "SET GLOBAL group_replication_bootstrap_group = ON", "START GROUP_REPLICATION", "SET GLOBAL group_replication_bootstrap_group = OFF"},
+			leader + "true",
+		},
+		"a group is started": {
+			group.Plan{Action: group.StartGroup, ReplicationName: "g", SingleLeader: true},
+			[]string{"STOP GROUP_REPLICATION", "SET GLOBAL super_read_only = ON", leader + "true", "SET GLOBAL group_replication_bootstrap_group = ON", "START GROUP_REPLICATION", "SET GLOBAL group_replication_bootstrap_group = OFF"},
 			leader + "false",
 		},
 	} {
@@ -92,6 +98,24 @@ func TestStatementsThatStartAGroup(t *testing.T) {
 				t.Errorf("%q was said: %q", c.excluded, statements)
 			}
 		})
+	}
+}
+
+// Whatever a member reports, it says that it can join a group with a leader: one that does not say
+// so has the group started with turns.
+func TestEachReportSaysThatTheMemberJoinsALeader(t *testing.T) {
+	for name, change := range map[string]func(*mysqlapi.MemberReport){
+		"nothing else": func(*mysqlapi.MemberReport) {},
+		"an empty volume": func(m *mysqlapi.MemberReport) {
+			*m = mysqlapi.MemberReport{Phase: mysqlapi.PhaseEmpty}
+		},
+		"a server in no group": func(m *mysqlapi.MemberReport) { *m = group.Report{Phase: group.Detached}.WriteReport() },
+	} {
+		var s agentapi.Status
+		changeReport(&s, change)
+		if !readReport(s).JoinsSingleLeader {
+			t.Errorf("%s: %+v", name, readReport(s))
+		}
 	}
 }
 

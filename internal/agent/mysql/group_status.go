@@ -14,6 +14,7 @@ func changeReport(s *agentapi.Status, change func(*mysqlapi.MemberReport)) {
 			next = *g.GroupReplication
 		}
 		change(&next)
+		next.JoinsSingleLeader = true // this agent can: see group.Client.Join
 		g.GroupReplication = &next
 	})
 }

@@ -18,6 +18,7 @@ type peers struct {
 	self   string
 	list   func() []string
 	status func(ctx context.Context, pod string) (agentapi.Status, error)
+	post   func(ctx context.Context, pod, path string, message, into any) error
 }
 
 // peer is one other member that answered.
@@ -56,6 +57,18 @@ func (p *peers) askAll(ctx context.Context, record group.Record) []peer {
 		}
 	}
 	return found
+}
+
+// announceSwitchover tells the members, one of which is about to lead. It does not wait: one
+// that does not hear of it is known to lead a little later.
+func (p *peers) announceSwitchover(ctx context.Context, successors []peer) {
+	for _, s := range successors {
+		go func() {
+			ctx, cancel := context.WithTimeout(ctx, askLimit)
+			defer cancel()
+			_ = p.post(ctx, s.Pod, mysqlapi.SwitchoverPath, struct{}{}, &struct{}{})
+		}()
+	}
 }
 
 // ask one member; nil where it does not answer.

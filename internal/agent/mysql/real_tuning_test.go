@@ -11,6 +11,7 @@ import (
 	"github.com/holdfast-db/holdfast/internal/agent/tuning"
 	"github.com/holdfast-db/holdfast/internal/agentapi"
 	"github.com/holdfast-db/holdfast/internal/tune"
+	"github.com/holdfast-db/holdfast/internal/tune/tunetest"
 )
 
 // tuningLoad is a load that a setting is too small for.
@@ -68,7 +69,7 @@ func runTuningLoad(t *testing.T, w *world, r *run, load tuningLoad) *run {
 	for step := 0; ; step++ {
 		slots := measureLoad(t, r, load)
 		last = slots[len(slots)-1].Sums[load.symptom]
-		advice := findAdvice(tune.Recommend(spec, slots, nil, slots[len(slots)-1].End), load.setting)
+		advice := tunetest.RecommendSetting(spec, slots, load.setting)
 		switch {
 		case advice == nil && step == 0:
 			t.Fatalf("nothing is recommended: %+v", slots)
@@ -99,20 +100,11 @@ func measureLoad(t *testing.T, r *run, load tuningLoad) []agentapi.TuningSlot {
 		if i > 0 {
 			r.exec(load.burst...)
 		}
-		sample := r.measureTuning(t.Context())
-		if sample == nil {
-			t.Fatal("the primary measures nothing")
+		sample, err := r.measureTuning(t.Context())
+		if err != nil || sample == nil {
+			t.Fatalf("the primary measures %v: %v", sample, err)
 		}
 		recorder.Record(at.Add(time.Duration(i)*time.Minute), sample)
 	}
 	return recorder.Report().Slots
-}
-
-func findAdvice(list []tune.Recommendation, name string) *tune.Recommendation {
-	for i := range list {
-		if list[i].Name == name {
-			return &list[i]
-		}
-	}
-	return nil
 }

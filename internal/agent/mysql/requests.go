@@ -78,6 +78,7 @@ func (r *serverRun) switchOver(ctx context.Context, o group.Observation, target 
 	}
 	ctx, cancel := context.WithTimeout(ctx, switchTimeout)
 	defer cancel()
+	r.peers.announceSwitchover(ctx, successors)
 	restore := r.Labeller.Withdraw(ctx, wait)
 	defer func() { r.member.endSwitchover(restore) }()
 	for _, s := range successors {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/holdfast-db/holdfast/internal/agent/clock"
+	"github.com/holdfast-db/holdfast/internal/agent/diskspace"
 	"github.com/holdfast-db/holdfast/internal/agent/mysql/accounts"
 	"github.com/holdfast-db/holdfast/internal/agent/mysql/datavolume"
 	"github.com/holdfast-db/holdfast/internal/agent/mysql/firstdatabase"
@@ -205,24 +206,9 @@ func (u *upkeep) measureData(ctx context.Context) {
 }
 
 // measureDirectory is the size of the files that a clone copies: all but binlogs and relay
-// logs, which come and go.
+// logs, which come and go. A table may be called like one, in the directory of its database.
 func measureDirectory(ctx context.Context, dir string) (int64, error) {
-	var size int64
-	err := filepath.WalkDir(dir, func(_ string, entry fs.DirEntry, err error) error {
-		switch {
-		case ctx.Err() != nil:
-			return ctx.Err()
-		case errors.Is(err, fs.ErrNotExist):
-			return nil
-		case err != nil:
-			return err
-		case !entry.Type().IsRegular() || strings.HasPrefix(entry.Name(), "binlog.") || strings.HasPrefix(entry.Name(), "relay"):
-			return nil
-		}
-		if info, err := entry.Info(); err == nil {
-			size += info.Size()
-		}
-		return nil
+	return diskspace.MeasureFiles(ctx, dir, func(path string, entry fs.DirEntry) bool {
+		return !entry.IsDir() && filepath.Dir(path) == filepath.Clean(dir) && (strings.HasPrefix(entry.Name(), "binlog.") || strings.HasPrefix(entry.Name(), "relay"))
 	})
-	return size, err
 }

@@ -2,6 +2,9 @@ package mysql
 
 import (
 	"errors"
+	"os"
+	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/holdfast-db/holdfast/internal/agent/clock"
@@ -54,5 +57,22 @@ func TestPasswordThatIsNotKept(t *testing.T) {
 	u.noteEnsured(account, map[string]string{}, nil)
 	if u.passwordErr != nil || u.due <= clock.Boottime()+accountRetry {
 		t.Errorf("due at %s", u.due)
+	}
+}
+
+// The logs of the server are no part of a clone. A table whose name is like theirs is.
+func TestMeasureDirectory(t *testing.T) {
+	dir := t.TempDir()
+	for name, size := range map[string]int{
+		"ibdata1": 1000, "binlog.000001": 5000, "relay-group_replication_applier.000001": 7000,
+		"app/relay_stations.ibd": 200, "app/binlog.ibd": 30, "relay/t.ibd": 4,
+	} {
+		file := filepath.Join(dir, filepath.FromSlash(name))
+		if err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o700), os.WriteFile(file, []byte(strings.Repeat("x", size)), 0o600)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if size, err := measureDirectory(t.Context(), dir); err != nil || size != 1234 {
+		t.Errorf("%d, %v", size, err)
 	}
 }

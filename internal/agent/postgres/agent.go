@@ -50,7 +50,7 @@ type postgresAgent struct {
 	rejoin rejoin
 	logins metrics.LoginFailures
 
-	// control is the reserved connection, and scrape that for metrics.
+	// control is the reserved connection, and scrape that for metrics and for tuning.
 	control     *server.Session
 	scrape      *server.Session
 	position    *positionReader

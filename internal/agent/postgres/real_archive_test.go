@@ -84,7 +84,7 @@ func (r *run) segment() string {
 	return name
 }
 
-// archive is what the member says of its archive, once it is so.
+// untilArchive is what the member says of its archive, once it is so.
 func (r *run) untilArchive(what string, is func(agentapi.ArchiveStatus) bool) agentapi.ArchiveStatus {
 	r.t.Helper()
 	var last *agentapi.ArchiveStatus

@@ -11,6 +11,7 @@ import (
 	"github.com/holdfast-db/holdfast/internal/agent/tuning"
 	"github.com/holdfast-db/holdfast/internal/agentapi"
 	"github.com/holdfast-db/holdfast/internal/tune"
+	"github.com/holdfast-db/holdfast/internal/tune/tunetest"
 )
 
 // tuningWorkload is a load that a setting is too small for.
@@ -71,7 +72,7 @@ func runTuning(t *testing.T, load tuningWorkload) {
 		if steps == 0 {
 			before = after
 		}
-		advice := findAdvice(tune.Recommend(spec, slots, nil, slots[len(slots)-1].End), load.setting)
+		advice := tunetest.RecommendSetting(spec, slots, load.setting)
 		if advice == nil {
 			t.Logf("%s from %s to %s in %d steps: %s went from %.0f to %.0f", load.setting, tuningParameters[load.setting], parameters[load.setting],
 				steps, load.symptom, before, after)
@@ -115,9 +116,9 @@ func measureLoad(t *testing.T, w *world, primary *run, load tuningWorkload) []ag
 	take := func() {
 		app.must("select pg_stat_force_next_flush()", "select 1") // sessions report once a second
 		time.Sleep(200 * time.Millisecond)                        // for a checkpoint that was just forced
-		sample := primary.measureTuning(t.Context())
-		if sample == nil {
-			t.Fatal("the primary measures nothing")
+		sample, err := primary.measureTuning(t.Context())
+		if err != nil || sample == nil {
+			t.Fatalf("the primary measures %v: %v", sample, err)
 		}
 		at = at.Add(time.Minute)
 		recorder.Record(at, sample)
@@ -128,15 +129,6 @@ func measureLoad(t *testing.T, w *world, primary *run, load tuningWorkload) []ag
 		take()
 	}
 	return recorder.Report().Slots
-}
-
-func findAdvice(list []tune.Recommendation, name string) *tune.Recommendation {
-	for i := range list {
-		if list[i].Name == name {
-			return &list[i]
-		}
-	}
-	return nil
 }
 
 func sumUp(slots []agentapi.TuningSlot, name string) (sum float64) {

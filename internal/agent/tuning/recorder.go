@@ -6,6 +6,7 @@ package tuning
 import (
 	"context"
 	"encoding/json"
+	"log/slog"
 	"maps"
 	"net/http"
 	"slices"
@@ -18,6 +19,8 @@ import (
 const (
 	// sampleInterval is between two measurements.
 	sampleInterval = time.Minute
+	// measureTimeout bounds what a measurement may take.
+	measureTimeout = 5 * time.Second
 	// publishInterval is the least time between two revisions.
 	publishInterval = 10 * time.Minute
 	// slotLength is the longest slot, and slotsKept bounds how many are kept: a day, and
@@ -39,38 +42,50 @@ type Sample struct {
 	Settings map[string]float64
 }
 
-// Measure takes a sample; nil while the member does not lead, or on an error.
-type Measure func(ctx context.Context) *Sample
+// Measure takes a sample; nil while the member does not lead.
+type Measure func(ctx context.Context) (*Sample, error)
 
 // Recorder adds samples up.
 type Recorder struct {
-	mu             sync.Mutex
-	tuning         agentapi.Tuning
-	before         *Sample
-	beforeAt       time.Time
-	publishedAt    time.Time
-	sampleInterval time.Duration
+	mu          sync.Mutex
+	tuning      agentapi.Tuning
+	before      *Sample
+	beforeAt    time.Time
+	publishedAt time.Time
 }
 
 // NewRecorder returns the recorder of a pod.
 func NewRecorder(pod, podUID string) *Recorder {
-	return &Recorder{tuning: agentapi.Tuning{Pod: pod, PodUID: podUID}, sampleInterval: sampleInterval}
+	return &Recorder{tuning: agentapi.Tuning{Pod: pod, PodUID: podUID}}
 }
 
 // Follow measures until ctx ends, and publishes a revision at most once in ten minutes.
-func (r *Recorder) Follow(ctx context.Context, measure Measure, publish func(revision string)) {
-	ticker := time.NewTicker(r.sampleInterval)
+func (r *Recorder) Follow(ctx context.Context, log *slog.Logger, measure Measure, publish func(revision string)) {
+	ticker := time.NewTicker(sampleInterval)
 	defer ticker.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-ticker.C:
-			if revision := r.Record(time.Now().UTC(), measure(ctx)); revision != "" {
+			sample := takeSample(ctx, log, measure)
+			if revision := r.Record(time.Now().UTC(), sample); revision != "" {
 				publish(revision)
 			}
 		}
 	}
+}
+
+// takeSample measures once; nil also where that fails or takes too long.
+func takeSample(ctx context.Context, log *slog.Logger, measure Measure) *Sample {
+	ctx, cancel := context.WithTimeout(ctx, measureTimeout)
+	defer cancel()
+	sample, err := measure(ctx)
+	if err != nil {
+		log.Info("a measurement for tuning is missing", "error", err.Error())
+		return nil
+	}
+	return sample
 }
 
 // Record adds what happened since the sample before; nil begins anew. It returns the

@@ -1,7 +1,12 @@
 package tuning
 
 import (
+	"bytes"
+	"context"
+	"log/slog"
+	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/holdfast-db/holdfast/internal/agentapi"
@@ -72,4 +77,36 @@ func TestRecordIsBounded(t *testing.T) {
 	if len(slots) > slotsKept || slots[0].Start.Before(noon.Add(3*24*time.Hour-26*time.Hour)) {
 		t.Errorf("%d slots since %s", len(slots), slots[0].Start)
 	}
+}
+
+// A measurement is taken once a minute. One that fails or takes too long is reported, and
+// what happened around it does not count.
+func TestFollow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var out bytes.Buffer
+		var published []string
+		minutes := 0
+		measure := func(ctx context.Context) (*Sample, error) {
+			minutes++
+			if minutes == 20 {
+				<-ctx.Done()
+				return sample(0, 4), ctx.Err()
+			}
+			return sample(float64(minutes), 4), nil
+		}
+		r := NewRecorder("orders-0", "uid-0")
+		ctx, cancel := context.WithTimeout(t.Context(), 31*time.Minute)
+		defer cancel()
+		r.Follow(ctx, slog.New(slog.NewTextHandler(&out, nil)), measure, func(revision string) { published = append(published, revision) })
+		if lines := strings.Count(out.String(), "a measurement for tuning is missing"); lines != 1 || !strings.Contains(out.String(), context.DeadlineExceeded.Error()) {
+			t.Errorf("reported is %q", out.String())
+		}
+		// From the first to the 19th, and from the 21st to the 30th or 31st.
+		if slots := r.Report().Slots; minutes < 30 || len(slots) != 1 || slots[0].Sums[agentapi.TuningSamples] != float64(minutes-3) {
+			t.Errorf("%d measurements, and kept is %+v", minutes, slots)
+		}
+		if len(published) != 2 || published[0] == published[1] {
+			t.Errorf("published is %q", published)
+		}
+	})
 }

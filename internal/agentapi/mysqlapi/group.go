@@ -67,6 +67,9 @@ type MemberReport struct {
 	// SingleLeader says that the group that the server is in agrees by a single leader, its
 	// primary. A server joins a group the way that the group agrees.
 	SingleLeader bool `json:"singleLeader,omitempty"`
+	// JoinsSingleLeader says that the agent can have its server join a group that agrees by
+	// a single leader. Agents of earlier builds cannot, and do not say so.
+	JoinsSingleLeader bool `json:"joinsSingleLeader,omitempty"`
 	// Persisted are the UUIDs of the servers that may be in the group, by the record on the
 	// member's volume, and Revision is that of the record.
 	Persisted []string `json:"persisted,omitempty"`
@@ -106,9 +109,19 @@ func (m *MemberReport) HasMajority() bool {
 	if m == nil || m.Phase != PhaseInGroup {
 		return false
 	}
+	states := make([]string, len(m.View))
+	for i, v := range m.View {
+		states[i] = v.State
+	}
+	return IsMajority(states)
+}
+
+// IsMajority says, by the states of all members of a view, whether their group takes
+// writes: more than half of them can be reached, one of them online.
+func IsMajority(states []string) bool {
 	reached, online := 0, 0
-	for _, v := range m.View {
-		switch v.State {
+	for _, state := range states {
+		switch state {
 		case StateOnline:
 			reached++
 			online++
@@ -116,7 +129,7 @@ func (m *MemberReport) HasMajority() bool {
 			reached++
 		}
 	}
-	return online > 0 && 2*reached > len(m.View)
+	return online > 0 && 2*reached > len(states)
 }
 
 // Primary is the UUID of the server that leads, as the member sees it; empty for none.

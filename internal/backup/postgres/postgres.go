@@ -6,7 +6,6 @@ import (
 	"bytes"
 	"context"
 	"crypto/rand"
-	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -59,7 +58,7 @@ func New(task agentapi.BackupTask) (backup.Source, error) {
 	if err != nil {
 		return nil, err
 	}
-	programs, err := findPrograms()
+	programs, err := backup.FindPostgres(programCopy, programWALDump)
 	if err != nil {
 		return nil, err
 	}
@@ -69,27 +68,7 @@ func New(task agentapi.BackupTask) (backup.Source, error) {
 	}, nil
 }
 
-// findPrograms looks for them beside postgres, which is on the path or in
-// Debian's place. What the path itself has of their names may be Debian's
-// wrapper, a script that looks for servers of its own.
-func findPrograms() (string, error) {
-	found, _ := filepath.Glob("/usr/lib/postgresql/*/bin/postgres")
-	if server, err := exec.LookPath("postgres"); err == nil {
-		found = []string{server}
-	}
-	if len(found) == 1 {
-		if server, err := filepath.EvalSymlinks(found[0]); err == nil {
-			dir := filepath.Dir(server)
-			_, copies := os.Stat(filepath.Join(dir, programCopy))
-			_, reads := os.Stat(filepath.Join(dir, programWALDump))
-			if copies == nil && reads == nil {
-				return dir, nil
-			}
-		}
-	}
-	return "", &backup.Permanent{Err: errors.New("the image holds no PostgreSQL with pg_basebackup and pg_waldump, or several: postgres must be on the path")}
-}
-
+// Programs that a copy needs.
 const (
 	programCopy    = "pg_basebackup"
 	programWALDump = "pg_waldump"

@@ -115,7 +115,7 @@ func (s *server) query(t *testing.T, sql string) string {
 
 func (s *server) source(t *testing.T) *Source {
 	t.Helper()
-	if programs, err := findPrograms(); err != nil || programs != s.bin {
+	if programs, err := backup.FindPostgres(programCopy, programWALDump); err != nil || programs != s.bin {
 		t.Errorf("found %q, %v", programs, err)
 	}
 	return &Source{Identity: s.identity, Programs: s.bin, Label: "test's", Scratch: t.TempDir(), Patience: patience}

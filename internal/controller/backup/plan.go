@@ -286,7 +286,7 @@ func rotateSources(sources []engine.Source, failures int) []engine.Source {
 	return slices.Concat(sources[first:], sources[:first])
 }
 
-// mustRecord records where the data goes: whatever becomes of the cluster
+// recordLocation records where the data goes: whatever becomes of the cluster
 // from now on, it can be found there, and removed.
 func (s observation) recordLocation(p *plan) {
 	c, b := s.cluster, s.backup

@@ -177,7 +177,7 @@ func TestSeriesAreBounded(t *testing.T) {
 	}
 }
 
-// readers of the cache, in the state of a test.
+// brokenReader is a cache that cannot be read.
 type brokenReader struct{ client.Reader }
 
 func (brokenReader) List(context.Context, client.ObjectList, ...client.ListOption) error {

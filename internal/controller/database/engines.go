@@ -30,6 +30,7 @@ func Engines() map[v1alpha1.DatabaseEngine]Engine {
 			},
 			Requests: []string{
 				v1alpha1.AnnotationSwitchover, v1alpha1.AnnotationPromote, v1alpha1.AnnotationContinueWithOlderData, v1alpha1.AnnotationDiscardVolume,
+				v1alpha1.AnnotationUpdateAgents,
 			},
 		},
 		v1alpha1.EngineMySQL: {
@@ -38,10 +39,10 @@ func Engines() map[v1alpha1.DatabaseEngine]Engine {
 			Declare: func(s v1alpha1.DatabaseSpec) any {
 				return v1alpha1.MySQLClusterSpec{
 					CommonSpec: s.CommonSpec, Version: string(s.Version), Storage: declareStorage(s),
-					Parameters: s.Parameters, Bootstrap: v1alpha1.MySQLBootstrap(s.Bootstrap),
+					Parameters: s.Parameters, Bootstrap: v1alpha1.MySQLBootstrap{Database: s.Bootstrap.Database, Owner: s.Bootstrap.Owner},
 				}
 			},
-			Requests: []string{v1alpha1.AnnotationSwitchover, v1alpha1.AnnotationRecoverQuorum},
+			Requests: []string{v1alpha1.AnnotationSwitchover, v1alpha1.AnnotationRecoverQuorum, v1alpha1.AnnotationUpdateAgents},
 		},
 	}
 }

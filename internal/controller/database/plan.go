@@ -210,7 +210,7 @@ func (o *observation) fillReport(st *v1alpha1.DatabaseStatus, own v1alpha1.Clust
 	st.Version, st.Primary, st.Endpoints, st.CredentialsSecret = is.Version, is.Primary, is.Endpoints, is.CredentialsSecret
 	st.Replicas, st.ReadyReplicas, st.Selector = is.Replicas, is.ReadyReplicas, is.Selector
 	st.Ready = fmt.Sprintf("%d/%d", is.ReadyReplicas, o.database.Spec.DesiredReplicas())
-	st.LastBackup, st.NextBackup, st.Restore = nil, is.NextBackup, is.Restore
+	st.LastBackup, st.NextBackup, st.Restore, st.Import = nil, is.NextBackup, is.Restore, is.Import
 	if is.LastBackup != nil {
 		st.LastBackup = &is.LastBackup.Time
 	}

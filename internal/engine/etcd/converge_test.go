@@ -269,7 +269,7 @@ func (m *model) rescue() {
 			left++
 		}
 	}
-	if voters == 0 || left >= quorumOf(voters) {
+	if voters == 0 || left >= memberset.CountMajority(voters) {
 		return
 	}
 	if o := m.c.Status.Requests; m.c.Annotations == nil || len(o) > 0 && o[0].Result != "" && m.random.IntN(50) == 0 {

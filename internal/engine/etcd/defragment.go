@@ -121,7 +121,7 @@ func (j *judgement) defragmentStep() *engine.Step {
 	return s
 }
 
-// defragmentStep is the step for the next of some members: followers from the
+// defragmentMembersStep is the step for the next of some members: followers from the
 // highest ordinal down, the leader last, when it leads no more. A member answers
 // no client meanwhile.
 func (j *judgement) defragmentMembersStep(which func(ordinal int) bool, why string) *engine.Step {

@@ -2,6 +2,7 @@ package etcd
 
 import (
 	"cmp"
+	"math"
 	"slices"
 
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -70,19 +71,31 @@ func clusterConfig(c *v1alpha1.EtcdCluster, d objects.Desired, g group, r recove
 	return memberset.RenderConfig(config)
 }
 
-// dataQuota in bytes. A volume that cannot be as large as declared has space for
-// less; one that grew by itself changes nothing, for that would take a restart.
+// dataQuota in bytes. The smallest of the members' volumes limits it, whatever is declared: one
+// that cannot grow has space for less, and one that cannot shrink for as much as before.
+// What volumes grew to by themselves changes nothing, for that would take a restart.
 func dataQuota(c *v1alpha1.EtcdCluster, d objects.Desired) int64 {
 	if c.Spec.Quota != nil {
 		return c.Spec.Quota.Value()
 	}
-	size := c.Spec.Storage.Size.Value()
+	return min(defaultQuota.Value(), quotaVolume(c.Spec.Storage, d)/5*2)
+}
+
+// quotaVolume is the size in bytes that the quota is a share of.
+func quotaVolume(storage v1alpha1.StorageSpec, d objects.Desired) int64 {
+	size, smallest := storage.Size.Value(), int64(math.MaxInt64)
 	for _, v := range d.Volumes {
 		if v.Member {
-			size = min(size, v.Size.Value())
+			smallest = min(smallest, v.Size.Value())
 		}
 	}
-	return min(defaultQuota.Value(), size/5*2)
+	switch {
+	case smallest == math.MaxInt64:
+		return size
+	case storage.AutoGrow == nil:
+		return smallest
+	}
+	return min(max(size, d.Template.Size.Value()), smallest)
 }
 
 // joinGrants admit pods with empty volumes: the seed until there is a cluster, and

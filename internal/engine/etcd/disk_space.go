@@ -11,6 +11,7 @@ import (
 
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
 	"github.com/holdfast-db/holdfast/internal/engine"
+	"github.com/holdfast-db/holdfast/internal/engine/memberset"
 )
 
 // Alarms of etcd.
@@ -162,5 +163,5 @@ func (j *judgement) fullVolumes() (names []string) {
 // write: each writes it to its volume first.
 func (j *judgement) diskStopsWrites() bool {
 	full := len(j.fullVolumes())
-	return full > 0 && len(j.g.healthy)-full < quorumOf(j.g.voters)
+	return full > 0 && len(j.g.healthy)-full < memberset.CountMajority(j.g.voters)
 }

@@ -127,9 +127,6 @@ func (g *group) countMembers() {
 	}
 }
 
-// quorumOf of a number of voters.
-func quorumOf(voters int) int { return voters/2 + 1 }
-
 // change of the membership, whose safety is a matter of counting.
 type change int
 
@@ -149,8 +146,8 @@ const (
 // describeRisk says why a change must not be made with that many voters, of whom so
 // many are healthy; empty when it may.
 func describeRisk(what change, voters, healthy int) string {
-	if healthy < quorumOf(voters) {
-		return fmt.Sprintf("only %d of %d voting members are healthy, and %d must agree", healthy, voters, quorumOf(voters))
+	if healthy < memberset.CountMajority(voters) {
+		return fmt.Sprintf("only %d of %d voting members are healthy, and %d must agree", healthy, voters, memberset.CountMajority(voters))
 	}
 	left, present := voters, healthy
 	switch what {
@@ -165,11 +162,11 @@ func describeRisk(what change, voters, healthy int) string {
 	case stopHealthy:
 		present = healthy - 1
 	}
-	if present >= quorumOf(left) {
+	if present >= memberset.CountMajority(left) {
 		return ""
 	}
 	if healthy == voters && what != removeHealthy {
 		return "" // it is as safe as it will ever be: one or two bear no loss
 	}
-	return fmt.Sprintf("%d of %d voting members would be healthy then, and %d must agree", present, left, quorumOf(left))
+	return fmt.Sprintf("%d of %d voting members would be healthy then, and %d must agree", present, left, memberset.CountMajority(left))
 }

@@ -43,7 +43,7 @@ func planCluster(c *v1alpha1.EtcdCluster, o Observation, now time.Time) engine.P
 	v, g := readVersions(c, &view), groupOf(c, o, view.Membership)
 	r, before := recoveryOf(c, o, g), precautionOf(c, o, v, now)
 	d, writable, stalls := planDesired(c, &view, v, g, r, before)
-	view.SetDesired(d)
+	view.SetDesired(&d)
 	j := judgement{c: c, o: o, v: v, g: g, r: r, run: runOf(c, now), now: now, Judgement: memberset.NewJudgement(view, stalls)}
 	for n := range d.Count {
 		j.Standings[n] = judgeStanding(&view, n)
@@ -122,7 +122,7 @@ func (j *judgement) agreeSince(since time.Time) bool {
 			answered++
 		}
 	}
-	return j.g.led && j.g.healthy[j.g.leader] && j.o.AnsweredSince(j.g.leader, since) && answered >= quorumOf(j.g.voters)
+	return j.g.led && j.g.healthy[j.g.leader] && j.o.AnsweredSince(j.g.leader, since) && answered >= memberset.CountMajority(j.g.voters)
 }
 
 // replaceStep replaces an outdated pod. Leadership is transferred first,
@@ -158,7 +158,7 @@ func (j *judgement) judgeService() {
 	switch {
 	case j.WritesStop:
 		j.AddAvailable(false, v1alpha1.ReasonVolumeFull, "etcd refuses writes: volumes %s have no disk space left, and %d of %d members must write",
-			strings.Join(j.fullVolumes(), ", "), quorumOf(j.g.voters), j.g.voters)
+			strings.Join(j.fullVolumes(), ", "), memberset.CountMajority(j.g.voters), j.g.voters)
 	case j.hasAlarm(alarmNoSpace):
 		j.AddAvailable(false, v1alpha1.ReasonQuotaExceeded, "%s", j.quotaMessage())
 	case j.g.led && behind > 0:
@@ -188,6 +188,7 @@ func (j *judgement) reportCluster() engine.Report {
 	if j.r.status != nil {
 		r.Requests = []v1alpha1.RequestStatus{*j.r.status}
 	}
+	r.Requests = j.AddAgentRequest(r.Requests)
 	return r
 }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/holdfast-db/holdfast/internal/agentapi/etcdapi"
 	"github.com/holdfast-db/holdfast/internal/agentclient"
 	"github.com/holdfast-db/holdfast/internal/engine"
+	"github.com/holdfast-db/holdfast/internal/engine/memberset"
 	"github.com/holdfast-db/holdfast/internal/engine/memberset/objects"
 )
 
@@ -428,18 +429,34 @@ func TestJoinGrants(t *testing.T) {
 // became by themselves: etcd takes up another one only with a restart.
 func TestQuota(t *testing.T) {
 	gib := func(n int64) resource.Quantity { return *resource.NewQuantity(n<<30, resource.BinarySI) }
+	share := func(n int64) int64 { return n << 30 / 5 * 2 }
 	for _, tc := range []struct {
-		name                   string
-		declared, volume, want int64
+		name           string
+		declared, made int64
+		volumes        []int64
+		autoGrow       bool
+		want           int64
 	}{
-		{"volumes as declared", 2, 2, 2 << 30 / 5 * 2},
-		{"volumes that cannot grow", 4, 2, 2 << 30 / 5 * 2},
-		{"volumes that grew by themselves", 2, 4, 2 << 30 / 5 * 2},
-		{"large volumes", 100, 100, 2 << 30},
+		{"volumes as declared", 2, 2, []int64{2, 2}, false, share(2)},
+		{"volumes that cannot grow", 4, 2, []int64{2, 2}, false, share(2)},
+		{"volumes that cannot shrink", 1, 2, []int64{2, 2}, false, share(2)},
+		{"volumes that cannot shrink below what they grew to", 1, 1, []int64{2, 2}, false, share(2)},
+		{"volumes of which one cannot grow", 4, 2, []int64{4, 2}, false, share(2)},
+		{"volumes that grew by themselves", 2, 2, []int64{4, 4}, true, share(2)},
+		{"volumes that may grow and cannot shrink", 1, 2, []int64{2, 2}, true, share(2)},
+		{"volumes that may grow and have not", 4, 2, []int64{2, 4}, true, share(2)},
+		{"no volume yet", 2, 2, nil, false, share(2)},
+		{"large volumes", 100, 100, []int64{100, 100}, false, 2 << 30},
 	} {
 		c := settled(t, 1).c
-		c.Spec.Quota, c.Spec.Storage.Size = nil, gib(tc.declared)
-		d := objects.Desired{Volumes: []objects.Volume{{Member: true, Size: gib(tc.volume)}, {Size: gib(1)}}}
+		c.Spec.Quota, c.Spec.Storage = nil, v1alpha1.StorageSpec{Size: gib(tc.declared)}
+		if tc.autoGrow {
+			c.Spec.Storage.AutoGrow = &v1alpha1.AutoGrowSpec{MaxSize: gib(10)}
+		}
+		d := objects.Desired{Template: objects.Volume{Size: gib(tc.made)}, Volumes: []objects.Volume{{Size: gib(1)}}}
+		for _, size := range tc.volumes {
+			d.Volumes = append(d.Volumes, objects.Volume{Member: true, Size: gib(size)})
+		}
 		if got := dataQuota(c, d); got != tc.want {
 			t.Errorf("%s: %d, want %d", tc.name, got, tc.want)
 		}
@@ -472,7 +489,7 @@ func TestRisk(t *testing.T) {
 				if what == removeHealthy {
 					left--
 				}
-				if describeRisk(what, voters, healthy) == "" && left < quorumOf(voters-1) {
+				if describeRisk(what, voters, healthy) == "" && left < memberset.CountMajority(voters-1) {
 					t.Errorf("change %d with %d of %d leaves no quorum", what, healthy, voters)
 				}
 			}

@@ -148,7 +148,7 @@ func chooseSurvivor(c *v1alpha1.EtcdCluster, o Observation, g group) (ordinal in
 		return 0, "no member has data and answers: bring one back with its volume"
 	case len(voting) == 0:
 		return 0, fmt.Sprintf("%s never had a vote, and etcd cannot go on from that alone: bring a voting member back with its volume", listNames(c, alive))
-	case len(voting) >= quorumOf(g.voters):
+	case len(voting) >= memberset.CountMajority(g.voters):
 		return 0, fmt.Sprintf("%s have their data and can go on by themselves: fix what keeps them from each other", listNames(c, voting))
 	case len(unknown) > 0:
 		return 0, fmt.Sprintf("what %s has is not known, and it may be newer: bring it back, or %s", listNames(c, unknown), memberset.LostRemedy)
@@ -162,7 +162,7 @@ func quorumLost(o Observation, g group) bool {
 	if !g.known || g.led || o.AwaitsFirstAnswer() {
 		return false
 	}
-	return g.voters-len(g.filterVoters(g.survivors.lost)) < quorumOf(g.voters)
+	return g.voters-len(g.filterVoters(g.survivors.lost)) < memberset.CountMajority(g.voters)
 }
 
 // quorumAway says whether so many members are away, or have lost their data,
@@ -171,7 +171,7 @@ func quorumAway(o Observation, g group) bool {
 	if !g.known || g.led || o.AwaitsFirstAnswer() {
 		return false
 	}
-	return len(g.filterVoters(g.survivors.alive)) < quorumOf(g.voters)
+	return len(g.filterVoters(g.survivors.alive)) < memberset.CountMajority(g.voters)
 }
 
 // nothingLeft says whether the cluster was bootstrapped and no member has any data.
@@ -211,7 +211,7 @@ func (j *judgement) judgeRecovery() {
 		lost, unknown := j.g.survivors.lost, j.g.survivors.unknown
 		j.AddFact(v1alpha1.ConditionDegraded, v1alpha1.ReasonQuorumLost,
 			"%d of %d voting members must agree on a write, and too few answer. Not answering: %s; without data: %s. Service comes back with the members; of each that cannot come back: %s",
-			quorumOf(j.g.voters), j.g.voters, listNames(j.c, unknown), listNames(j.c, lost), memberset.LostRemedy)
+			memberset.CountMajority(j.g.voters), j.g.voters, listNames(j.c, unknown), listNames(j.c, lost), memberset.LostRemedy)
 	}
 }
 

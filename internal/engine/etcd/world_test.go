@@ -178,7 +178,7 @@ func (w *world) quorate() bool {
 			}
 		}
 	}
-	return voters > 0 && present >= quorumOf(voters)
+	return voters > 0 && present >= memberset.CountMajority(voters)
 }
 
 // say lets every pod's agent say what is true of its member.
@@ -304,7 +304,7 @@ func (w *world) elect() {
 	}
 }
 
-// planCluster from what is observed, with pods as the cache holds them.
+// plan is what is planned from what is observed, with pods as the cache holds them.
 func (w *world) plan() engine.Plan {
 	w.t.Helper()
 	o := w.o

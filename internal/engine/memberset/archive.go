@@ -46,7 +46,7 @@ func (j ArchiveView) judgeArchiver(n int, m *agentapi.Status) {
 	switch {
 	case a == nil && j.Archive() != nil && j.Standings[n].IsDone():
 		j.AddFact(v1alpha1.ConditionDegraded, v1alpha1.ReasonArchiveFailing,
-			"%s is not archived: the agent of member %s has the version %s, which knows of no archive; delete the pod to have the operator's own", j.Log, j.PodName(n), m.AgentVersion)
+			"%s is not archived: the agent of member %s has the version %s, which knows of no archive; set the annotation %s=ID to have the operator's own in all members", j.Log, j.PodName(n), m.AgentVersion, v1alpha1.AnnotationUpdateAgents)
 	case a == nil:
 	case a.Gap != nil && a.Gap.Ended.IsZero():
 		j.AddFact(v1alpha1.ConditionDegraded, v1alpha1.ReasonArchiveGap, "%s", j.gapMessage(n, a))

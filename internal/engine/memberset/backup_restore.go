@@ -176,6 +176,7 @@ func PlanRestore(view *View, d objects.Desired, writable bool, faults []conditio
 	if !writable {
 		r.Faults = faults
 	}
+	r.Leaving, _ = FindLeaving(s, o)
 	for _, v := range d.Volumes {
 		if v.Ordinal == BootstrapOrdinal {
 			r.Size = v.Size.Value()
@@ -183,14 +184,22 @@ func PlanRestore(view *View, d objects.Desired, writable bool, faults []conditio
 		}
 	}
 	for _, n := range slices.Sorted(maps.Keys(o.Volumes)) {
-		if isInherited(s, o.Volumes[n]) && o.isVolumeDeleted(n) {
-			r.Leaving = o.Volumes[n].Name
-		}
 		if n != BootstrapOrdinal {
 			r.Others = append(r.Others, o.Volumes[n].Name)
 		}
 	}
 	return r
+}
+
+// FindLeaving names a volume of an earlier cluster that is being deleted, and counts them; empty
+// without one.
+func FindLeaving(s objects.Set, o Observation) (name string, count int) {
+	for _, n := range slices.Sorted(maps.Keys(o.Volumes)) {
+		if isInherited(s, o.Volumes[n]) && o.isVolumeDeleted(n) {
+			name, count = o.Volumes[n].Name, count+1
+		}
+	}
+	return name, count
 }
 
 // halfRestored keeps members off the part of a database that an earlier cluster

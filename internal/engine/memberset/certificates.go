@@ -215,7 +215,7 @@ func (j *Judgement) judgeCertificateUse(c *certificates) {
 
 // isAgentTooOld says that a member's agent knows nothing of what spec.tls asks for.
 func (o Observation) isAgentTooOld(pod *corev1.Pod, m *agentapi.Status) bool {
-	return o.Minted.User != (UserCertificates{}) && m != nil && m.TLSHash == "" && installerImage(pod) != o.Settings.AgentImage
+	return o.Minted.User != (UserCertificates{}) && m != nil && m.TLSHash == "" && o.findAskedAgent(pod) != o.Settings.AgentImage
 }
 
 // NextCheck is when a certificate is due, a user-provided certificate expires, a pod may

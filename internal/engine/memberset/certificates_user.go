@@ -70,7 +70,7 @@ func (b *UserSecret) isUsable(now time.Time) bool {
 	return b != nil && b.ResourceVersion != "" && b.FindFault(now) == ""
 }
 
-// rememberUserCertificates reads what spec.tls names, each Secret once per version.
+// observeUserSecrets reads what spec.tls names, each Secret once per version.
 func (k *MemberEngine) observeUserSecrets(ctx context.Context, s objects.Set) error {
 	tls := s.Cluster.Common().TLS
 	before := k.secretCache.userCertificates(s)

@@ -20,7 +20,7 @@ import (
 // cluster is, and what was minted for it.
 func PlanDesired(view *View) objects.Desired {
 	s, o := view.Set, view.Observed
-	d := objects.Desired{Minted: o.Minted.secretData(s), Settings: o.Settings, SystemIdentifier: findSystemIdentifier(s, o), Data: map[string]string{}}
+	d := objects.Desired{Minted: o.Minted.secretData(s), Settings: o.Settings, AgentImage: o.Settings.AgentImage, SystemIdentifier: findSystemIdentifier(s, o), Data: map[string]string{}}
 	d.Backups, d.BackupsLater = desireBackups(s, o)
 	d.Fresh = d.SystemIdentifier == "" && !inheritsVolumes(s, o)
 	if d.SystemIdentifier != "" {

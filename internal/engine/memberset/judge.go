@@ -103,7 +103,7 @@ func (j *Judgement) judgeImage(ordinal int) {
 	if pod == nil || pod.DeletionTimestamp != nil || j.FindOutdated(ordinal) != "" || j.ages[ordinal].older {
 		return
 	}
-	if fault := imageFault(pod); fault != "" {
+	if fault := imageFault(slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses)); fault != "" {
 		j.AddMemberFact(ordinal, v1alpha1.ConditionStalled, v1alpha1.ReasonImageUnavailable,
 			"pod %s, %s: check %s and spec.imagePullSecrets%s", pod.Name, fault, imageField(j.Set), describePin(j.Desired))
 	}

@@ -34,7 +34,7 @@ const stepRelabelPod = "RestorePodLabels"
 // labelPodName is what the StatefulSet controller calls a pod.
 const labelPodName = "statefulset.kubernetes.io/pod-name"
 
-// claims remembers the volumes of clusters, by name. It only saves requests.
+// volumeCache remembers the volumes of clusters, by name. It only saves requests.
 type volumeCache struct {
 	mu       sync.Mutex
 	clusters map[types.UID]map[string]types.UID

@@ -12,6 +12,9 @@ import (
 // LostRemedy is how a person says that the data of a member is lost.
 const LostRemedy = "when its volume or its node is gone for good, delete its PersistentVolumeClaim and its pod (a pod of a node that is off: with --force)"
 
+// CountMajority is how many of a group's voters must agree.
+func CountMajority(voters int) int { return voters/2 + 1 }
+
 // NameMembers names members by their ordinals; "none" for none.
 func NameMembers(s objects.Set, ordinals []int) string {
 	if len(ordinals) == 0 {

@@ -81,6 +81,8 @@ type PodComparison struct {
 	// Made says that the template is the one that the pod was made of. Otherwise
 	// that one could not be read, and the template is the one declared now.
 	Made bool
+	// Agent is the image for agents that the template declares.
+	Agent string
 }
 
 func (m *podCache) clusterPods(cluster types.NamespacedName) *clusterPods {
@@ -171,7 +173,7 @@ func (k *MemberEngine) comparePod(ctx context.Context, set *appsv1.StatefulSet, 
 		template = &set.Spec.Template
 	}
 	differences, err := apply.ComparePod(template, &live)
-	return PodComparison{Differences: differences, Made: made}, err
+	return PodComparison{Differences: differences, Made: made, Agent: findInstaller(template.Spec)}, err
 }
 
 // readTemplate reads the template that a pod was made of: the StatefulSet's

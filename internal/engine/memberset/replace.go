@@ -103,6 +103,9 @@ const (
 // when it is in no hurry.
 func (view *View) isStuck(ordinal int) bool {
 	pod, m := view.Observed.Pods[ordinal], view.Observed.Member(ordinal)
+	if view.isAgentUnfit(ordinal) {
+		return true
+	}
 	if m == nil {
 		return waitingReason(pod) != "" || !hasStarted(view.Set, pod) && !hasRunBefore(view.Set, pod)
 	}
@@ -121,13 +124,22 @@ func (view *View) isStuck(ordinal int) bool {
 // stuckIn is when a member that waits is stuck, if it still waits then. An agent
 // of an earlier version does not say since when it does.
 func (view *View) stuckIn(ordinal int) time.Duration {
-	m := view.Observed.Member(ordinal)
-	if m == nil || m.DownSince.IsZero() {
+	down, known := view.FindDownTime(ordinal)
+	if !known {
 		return 0
 	}
-	// The member's clock to its answer, and ours since.
-	down := m.Time.Sub(m.DownSince) + max(0, view.Now.Sub(view.Observed.Members[view.PodName(ordinal)].At))
 	return waitingLimit - down
+}
+
+// FindDownTime is how long a member has not served; not known of one that serves, that does
+// not answer, or whose agent does not report it.
+func (view *View) FindDownTime(ordinal int) (down time.Duration, known bool) {
+	m := view.Observed.Member(ordinal)
+	if m == nil || m.DownSince.IsZero() {
+		return 0, false
+	}
+	// The member's clock to its answer, and ours since.
+	return m.Time.Sub(m.DownSince) + max(0, view.Now.Sub(view.Observed.Members[view.PodName(ordinal)].At)), true
 }
 
 // hasRunBefore says that the database's container has run in this pod, and ended.
@@ -169,6 +181,8 @@ type podAge struct {
 	// stray says which other image it runs that a new pod would not; empty for
 	// none.
 	stray string
+	// agent says that a request replaces the pod for its agent; empty for none.
+	agent string
 	// outdated says why it must be replaced; empty when it need not be.
 	outdated string
 }
@@ -181,6 +195,7 @@ func comparePods(view *View) map[int]podAge {
 	for n, pod := range view.Observed.Pods {
 		age := podAge{current: isCurrent(view.Observed.StatefulSet, rollout, pod)}
 		age.older = !age.current && pod.Annotations[v1alpha1.AnnotationRollout] != rollout
+		age.agent = view.explainAgentUpdate(pod, age.current)
 		age.stray = findStrayImage(view, pod, view.Versions.Members[n], age.current)
 		if pod.DeletionTimestamp == nil {
 			age.outdated = explainOutdated(view, n, age, declared)
@@ -200,14 +215,21 @@ func explainOutdated(view *View, ordinal int, age podAge, declared bool) string 
 		return "the pod is older than what the spec declares for it"
 	case age.stray != "":
 		return age.stray
-	case !age.current && waitingReason(pod) != "" && installerImage(pod) != view.Observed.Settings.AgentImage:
+	case explainWaiting(pod, view.listAgentContainers(pod)) != "" && view.wouldUpdateAgent(pod, age.current):
 		return "the pod does not start, and its agent is older than the operator"
-	case !age.current && view.Observed.isAgentTooOld(pod, m):
+	case view.Observed.isAgentTooOld(pod, m) && view.wouldUpdateAgent(pod, age.current):
 		return "its agent is older than what spec.tls asks for"
-	case m != nil && len(m.PendingRestart) > 0 && m.ConfigError == "" && m.ConfigHash == agentapi.HashConfig(view.Desired.Config):
+	case view.isAgentUnfit(ordinal) && view.wouldUpdateAgent(pod, age.current):
+		return view.UnfitAgents[ordinal]
+	case view.restartNeeded(m):
 		return "a restart is needed for " + strings.Join(m.PendingRestart, ", ")
 	}
-	return ""
+	return age.agent
+}
+
+// restartNeeded says whether a member needs a new pod for settings that it has taken up.
+func (view *View) restartNeeded(m *agentapi.Status) bool {
+	return m != nil && len(m.PendingRestart) > 0 && m.ConfigError == "" && m.ConfigHash == agentapi.HashConfig(view.Desired.Config)
 }
 
 // isCurrent says whether a pod was made of the very template that is declared;

@@ -93,14 +93,17 @@ func spellState(state agentapi.State) string {
 }
 
 // JudgeRollout judges how far a member that serves has taken up what is declared,
-// and whether it is behind the Service of a suffix; first match wins.
+// and whether it is behind the Service of a suffix; none where clients are kept out. First
+// match wins.
 func JudgeRollout(view *View, ordinal int, service string) Standing {
 	pod, m := view.Observed.Pods[ordinal], view.Observed.Member(ordinal)
 	name := view.PodName(ordinal)
 	switch {
 	case view.ages[ordinal].older:
 		return Standing{v1alpha1.ReasonRestarting, "member " + name + " is to be replaced for what spec changed", false}
-	case !IsReady(pod) || !view.Observed.ServicePods[service][name]:
+	case view.ages[ordinal].agent != "":
+		return Standing{v1alpha1.ReasonRestarting, "member " + name + " is to be replaced: " + view.ages[ordinal].agent, false}
+	case !IsReady(pod) || service != "" && !view.Observed.ServicePods[service][name]:
 		return Standing{v1alpha1.ReasonUpdatingEndpoints, "member " + name + " is not behind its Service yet", false}
 	case m.ConfigHash != agentapi.HashConfig(view.Desired.Config) && m.ConfigError == "":
 		return Standing{v1alpha1.ReasonConfiguring, "member " + name + " has not taken up the settings yet", false}
@@ -144,9 +147,9 @@ func IsReady(pod *corev1.Pod) bool {
 // imageReasons are the kubelet's words for an image that cannot be had.
 var imageReasons = []string{"ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull", "ImageInspectError", "RegistryUnavailable"}
 
-// imageFault says which image of a pod cannot be had, and why.
-func imageFault(pod *corev1.Pod) string {
-	for _, s := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
+// imageFault says which image of containers cannot be had, and why.
+func imageFault(containers []corev1.ContainerStatus) string {
+	for _, s := range containers {
 		if w := s.State.Waiting; w != nil && slices.Contains(imageReasons, w.Reason) {
 			return fmt.Sprintf("image %s: %s%s", s.Image, w.Reason, pullFault(w.Message))
 		}
@@ -173,24 +176,44 @@ func pullFault(message string) string {
 	return ": " + reason
 }
 
-// installerImage is the image that a pod gets its agent from.
-func installerImage(pod *corev1.Pod) string {
-	for i := range pod.Spec.InitContainers {
-		if pod.Spec.InitContainers[i].Name == objects.InstallerName {
-			return pod.Spec.InitContainers[i].Image
+// InstallerImage is the image that a pod gets its agent from.
+func InstallerImage(pod *corev1.Pod) string { return findInstaller(pod.Spec) }
+
+// findAskedAgent is the image that the template of a pod declares for its agent, whatever
+// admission made of it in the pod; the pod's own where the template is not known.
+func (o Observation) findAskedAgent(pod *corev1.Pod) string {
+	if altered := o.Altered[pod.Name]; altered.Made && altered.Agent != "" {
+		return altered.Agent
+	}
+	return InstallerImage(pod)
+}
+
+// findInstaller is the image that pods of a spec get their agents from; empty for none.
+func findInstaller(spec corev1.PodSpec) string {
+	for i := range spec.InitContainers {
+		if spec.InitContainers[i].Name == objects.InstallerName {
+			return spec.InitContainers[i].Image
 		}
 	}
 	return ""
 }
 
+// reasonCrashLoop is the kubelet's word for a container that ends again and again.
+const reasonCrashLoop = "CrashLoopBackOff"
+
 // waitingReason says why a pod is not running its database; empty when it is,
 // or is about to.
 func waitingReason(pod *corev1.Pod) string {
-	if fault := imageFault(pod); fault != "" {
+	return explainWaiting(pod, slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses))
+}
+
+// explainWaiting is waitingReason by some of the pod's containers.
+func explainWaiting(pod *corev1.Pod, containers []corev1.ContainerStatus) string {
+	if fault := imageFault(containers); fault != "" {
 		return fault
 	}
-	for _, s := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
-		if w := s.State.Waiting; w != nil && (w.Reason == "CrashLoopBackOff" || strings.HasPrefix(w.Reason, "CreateContainer")) {
+	for _, s := range containers {
+		if w := s.State.Waiting; w != nil && (w.Reason == reasonCrashLoop || strings.HasPrefix(w.Reason, "CreateContainer")) {
 			return fmt.Sprintf("container %s: %s; see kubectl logs %s -c %s --previous", s.Name, w.Reason, pod.Name, s.Name)
 		}
 	}
@@ -244,7 +267,7 @@ func reportMember(s objects.Set, o Observation, ordinal int, standing Standing) 
 		}
 	}
 	if m != nil {
-		ms.Role, ms.State, ms.Version = m.Role, string(m.State), m.Version
+		ms.Role, ms.State, ms.Version, ms.AgentVersion = m.Role, string(m.State), m.Version, m.AgentVersion
 		if ms.Message == "" {
 			ms.Message = m.Message
 		}

@@ -153,7 +153,7 @@ func TestComparePods(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			view := NewView(s, tc.o, time.Time{})
-			view.SetDesired(d)
+			view.SetDesired(&d)
 			if diff := cmp.Diff(tc.want, view.ages[0], cmp.AllowUnexported(podAge{})); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}

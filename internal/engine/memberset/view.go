@@ -20,6 +20,9 @@ type View struct {
 	Desired objects.Desired
 	// Standings are the engine's, by ordinal.
 	Standings map[int]Standing
+	// UnfitAgents say why members will not serve with the agents that they have, by ordinal.
+	// The engine sets them before SetDesired.
+	UnfitAgents map[int]string
 	// Now is the time of the pass.
 	Now time.Time
 	// Membership is which members there are, and Versions what they run.
@@ -37,12 +40,15 @@ func NewView(s objects.Set, o Observation, now time.Time) View {
 		Membership: ReadMembership(s, o), Versions: ReadVersions(s, o), growth: planGrowth(s, o)}
 }
 
-// SetDesired adds what the members should be, and compares their pods to it. A copy
-// of the view that was made before does not have it.
-func (view *View) SetDesired(d objects.Desired) {
-	view.Desired = d
+// SetDesired adds what the members should be, and compares their pods to it: whether
+// these are replaced decides on the image of their agents, which it sets. A copy of the
+// view that was made before does not have it.
+func (view *View) SetDesired(d *objects.Desired) {
+	view.Desired = *d
 	view.Membership = view.Membership.follow(d.Count)
 	view.ages = comparePods(view)
+	d.AgentImage = view.chooseAgentImage()
+	view.Desired.AgentImage = d.AgentImage
 }
 
 // FindOutdated says why a pod must be replaced; empty when it need not be.
@@ -81,6 +87,7 @@ func (view *View) Report() engine.Report {
 		Selector: labels.SelectorFromSet(view.Selector()).String(),
 	}
 	r.Insights, _ = view.ReportInsights()
+	r.Agent = view.reportAgent()
 	if view.Desired.Minted.Complete {
 		r.CredentialsSecret = view.Named(objects.SuffixApp)
 	}

@@ -104,7 +104,7 @@ func (m *model) apply() {
 	switch p.Step.Type {
 	case memberset.StepReplaceMember:
 		for n := range m.count {
-			if m.PodNameOf(n) == p.Step.Target && g.online[n] && len(g.online) < g.voters && len(g.online)-1 < quorumOf(g.voters-1) {
+			if m.PodNameOf(n) == p.Step.Target && g.online[n] && len(g.online) < g.voters && len(g.online)-1 < memberset.CountMajority(g.voters-1) {
 				m.t.Fatalf("%s is replaced while too few are online: %+v", p.Step.Target, g)
 			}
 		}
@@ -195,7 +195,7 @@ func TestAnyReportIsPlanned(t *testing.T) {
 			p := w.plan()
 			w.c.Status.Requests = p.Report.Requests
 			g := readGroup(membersOf(w.c), w.o)
-			if p.Step != nil && p.Step.Type == memberset.StepDeleteVolume && (!g.takesWrites() || len(g.online) < quorumOf(g.voters)) {
+			if p.Step != nil && p.Step.Type == memberset.StepDeleteVolume && (!g.takesWrites() || len(g.online) < memberset.CountMajority(g.voters)) {
 				t.Fatalf("seed %d: %s with the group %+v", seed, p.Step, g)
 			}
 			if p.Report.Primary != "" && !g.takesWrites() {

@@ -7,10 +7,12 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
 	"github.com/holdfast-db/holdfast/internal/agentapi"
 	"github.com/holdfast-db/holdfast/internal/agentapi/mysqlapi"
+	"github.com/holdfast-db/holdfast/internal/engine"
 	"github.com/holdfast-db/holdfast/internal/engine/memberset"
 	"github.com/holdfast-db/holdfast/internal/engine/memberset/objects"
 )
@@ -167,9 +169,6 @@ func (g group) findExpected() int {
 	return memberset.BootstrapOrdinal
 }
 
-// quorumOf a number of members.
-func quorumOf(voters int) int { return voters/2 + 1 }
-
 // describeRiskWithout says why the group must not do without a member now, which leaves
 // it in order; empty where it may.
 func (g group) describeRiskWithout(ordinal int) string {
@@ -180,10 +179,61 @@ func (g group) describeRiskWithout(ordinal int) string {
 	if g.online[ordinal] {
 		online--
 	}
-	if left == 0 || online >= quorumOf(left) {
+	if left == 0 || online >= memberset.CountMajority(left) {
 		return ""
 	}
-	return fmt.Sprintf("%d of the other %d members of the group are online, and %d must be", online, left, quorumOf(left))
+	return fmt.Sprintf("%d of the other %d members of the group are online, and %d must be", online, left, memberset.CountMajority(left))
+}
+
+// joinLimit is how long a member may be out of its group before its agent is taken for the
+// cause: those that come first have their turns, and a join that no member answers fails
+// after a minute.
+const joinLimit = 2 * time.Minute
+
+// findUnfitAgents are the members that a group with a single leader refuses for good, since
+// their agents are of an earlier build. They say nothing of it: they try again and again. An
+// agent that does not say that it can join such a group may be able to: it is not unfit if
+// the group has taken in one of the same image, or before joinLimit is over. recheck is when
+// the first of these limits ends; 0 for none.
+func (g group) findUnfitAgents(view *memberset.View) (unfit map[int]string, recheck time.Duration) {
+	unfit = map[int]string{}
+	if !g.isLed() || !readReport(g.status).SingleLeader {
+		return unfit, 0
+	}
+	for n, pod := range view.Observed.Pods {
+		if g.counted[n] || !mayLackLeaderJoin(view.Observed.Member(n)) || g.hasTakenIn(view.Observed, memberset.InstallerImage(pod)) {
+			continue
+		}
+		down, known := view.FindDownTime(n)
+		switch {
+		case !known:
+		case down >= joinLimit:
+			unfit[n] = "its agent is of an earlier build, which cannot join a group with a single leader"
+		default:
+			recheck = engine.SoonestOf(recheck, joinLimit-down)
+		}
+	}
+	return unfit, recheck
+}
+
+// mayLackLeaderJoin says of a member in no group that its agent may be of a build that cannot
+// join one with a single leader.
+func mayLackLeaderJoin(m *agentapi.Status) bool {
+	if m == nil {
+		return false
+	}
+	r := readReport(m)
+	return r != nil && !r.JoinsSingleLeader && (r.Phase == mysqlapi.PhaseDetached || r.Phase == mysqlapi.PhaseStarting)
+}
+
+// hasTakenIn says whether the group counts a member whose agent is of an image.
+func (g group) hasTakenIn(o memberset.Observation, image string) bool {
+	for n := range g.counted {
+		if pod := o.Pods[n]; pod != nil && memberset.InstallerImage(pod) == image {
+			return true
+		}
+	}
+	return false
 }
 
 // DecodeStatus reads a member's answer.

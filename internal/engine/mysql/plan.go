@@ -38,7 +38,9 @@ func planCluster(c *v1alpha1.MySQLCluster, o memberset.Observation, now time.Tim
 	g := readGroup(view.Set, o)
 	v := readVersions(c, &view, g)
 	d, writable, stalls := planDesired(c, &view, g, v)
-	view.SetDesired(d.Desired)
+	unfit, unfitRecheck := g.findUnfitAgents(&view)
+	view.UnfitAgents = unfit
+	view.SetDesired(&d.Desired)
 	j := judgement{c: c, v: v, g: g, scale: d.scale, requests: d.requests, Judgement: memberset.NewJudgement(view, stalls)}
 	for n := range d.Count {
 		j.Standings[n] = judgeStanding(&view, g, n)
@@ -56,7 +58,7 @@ func planCluster(c *v1alpha1.MySQLCluster, o memberset.Observation, now time.Tim
 	j.judgeService()
 	archive := j.viewArchive()
 	archive.JudgeArchive()
-	p.Facts, p.Report, p.Recheck = j.Facts, j.reportCluster(), engine.SoonestOf(j.NextCheck(now), surplus)
+	p.Facts, p.Report, p.Recheck = j.Facts, j.reportCluster(), engine.SoonestOf(j.NextCheck(now), surplus, unfitRecheck)
 	p.Report.Archive = archive.ReportArchive(now)
 	p.Demand = archive.DemandBackup(p.Report.Archive, now)
 	if archive.ArchiveBegins(p.Report.Archive, now) {
@@ -158,7 +160,7 @@ func (j *judgement) servesSince(since time.Time) bool {
 			answered++
 		}
 	}
-	return j.g.takesWrites() && j.Observed.AnsweredSince(j.g.leader, since) && answered >= quorumOf(j.g.voters)
+	return j.g.takesWrites() && j.Observed.AnsweredSince(j.g.leader, since) && answered >= memberset.CountMajority(j.g.voters)
 }
 
 // judgeService says whether clients can write.
@@ -214,6 +216,6 @@ func (j *judgement) reportCluster() engine.Report {
 	r.Endpoints = &v1alpha1.EndpointsStatus{
 		ReadWrite: objects.HostPort(j.Host(suffixRW), Port), ReadOnly: objects.HostPort(j.Host(suffixRO), Port),
 	}
-	r.Requests = j.requests.listRequests()
+	r.Requests = j.AddAgentRequest(j.requests.listRequests())
 	return r
 }

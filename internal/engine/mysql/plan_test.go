@@ -7,12 +7,15 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	appsv1ac "k8s.io/client-go/applyconfigurations/apps/v1"
 
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
 	"github.com/holdfast-db/holdfast/internal/agentapi"
 	"github.com/holdfast-db/holdfast/internal/agentapi/mysqlapi"
 	"github.com/holdfast-db/holdfast/internal/engine"
 	"github.com/holdfast-db/holdfast/internal/engine/memberset"
+	"github.com/holdfast-db/holdfast/internal/engine/memberset/objects"
 )
 
 // outcome is a plan in the words of a table: the step as "Type target", the
@@ -346,5 +349,101 @@ func TestRefusedVersions(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// A member whose agent is of an earlier build cannot join a group with a single leader, and
+// says that it is at work again and again: its pod gets the operator's agent. One that could
+// join, or that the group would take in, keeps its own.
+func TestMemberThatTheGroupRefusesGetsAnotherAgent(t *testing.T) {
+	const before = "holdfast:before"
+	for name, tc := range map[string]struct {
+		change func(w *world)
+		want   string // the image that new pods have agents of
+		step   string
+	}{
+		"refused":                              {func(*world) {}, "holdfast:test", "ReplaceMember orders-2"},
+		"it joins again and again":             {func(w *world) { w.part(2).Phase = mysqlapi.PhaseStarting }, "holdfast:test", "ReplaceMember orders-2"},
+		"the group takes turns":                {func(w *world) { w.part(0).SingleLeader = false }, before, ""},
+		"its agent can join":                   {func(w *world) { w.part(2).JoinsSingleLeader = true }, before, ""},
+		"it still copies the data":             {func(w *world) { w.part(2).Phase = mysqlapi.PhaseEmpty }, before, ""},
+		"its server does not run yet":          {func(w *world) { w.part(2).Phase = mysqlapi.PhaseDown }, before, ""},
+		"no member is known to lead":           {func(w *world) { w.part(0).View = nil }, before, ""},
+		"the group has taken in such an agent": {func(w *world) { w.o.Pods[1].Spec.InitContainers[0].Image = before }, before, ""},
+		"such an agent leads":                  {func(w *world) { w.o.Pods[0].Spec.InitContainers[0].Image = before }, before, ""},
+		"it may still be joining":              {func(w *world) { w.status(2).DownSince = now.Add(time.Second - joinLimit) }, before, ""},
+		"it has just begun to join":            {func(w *world) { w.part(2).Phase = mysqlapi.PhaseStarting; w.status(2).DownSince = now }, before, ""},
+		"its agent is the operator's":          {func(w *world) { w.o.Pods[2].Spec.InitContainers[0].Image = "holdfast:test" }, before, ""},
+		"it is in the group, and serves":       {func(w *world) { w.member(2); w.report(0, 1, 2); w.part(0).SingleLeader = true; w.setAgents(before) }, before, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := settled(t, 3)
+			w.report(0, 1)
+			w.part(0).SingleLeader = true
+			w.detach(2, "1-9")
+			w.status(2).State = agentapi.StateRecovering
+			w.status(2).Time, w.status(2).DownSince = now, now.Add(-joinLimit)
+			w.c.Status.Agent = &v1alpha1.AgentStatus{Image: before}
+			w.setAgents(before)
+			for _, n := range []int{0, 1} { // of builds that know a leader
+				w.o.Pods[n].Spec.InitContainers[0].Image = "holdfast:later"
+			}
+			tc.change(w)
+			p := w.plan()
+			if p.Report.Agent.Image != tc.want {
+				t.Errorf("new pods have agents of %s, want %s", p.Report.Agent.Image, tc.want)
+			}
+			for _, obj := range p.Objects {
+				if set, is := obj.(*appsv1ac.StatefulSetApplyConfiguration); is && set.Annotations[v1alpha1.AnnotationAgentImage] != tc.want {
+					t.Errorf("the StatefulSet records agents of %v, want %s", set.Annotations, tc.want)
+				}
+			}
+			w.o.StatefulSet.Spec.Template.Spec.InitContainers[0].Image = p.Report.Agent.Image
+			w.o.StatefulSet.Status.UpdateRevision = "of " + p.Report.Agent.Image
+			if got := outcomeOf(w.plan()).Step; got != tc.step {
+				t.Errorf("step %q, want %q", got, tc.step)
+			}
+		})
+	}
+}
+
+// After an outage of all members a group that was started with a leader takes its members in
+// again: agents that do not say that they can join are not replaced for it, and what to do is
+// asked again when the first of them is to be in the group.
+func TestMembersThatReturnToTheirGroupKeepTheirAgents(t *testing.T) {
+	const before = "holdfast:before"
+	w := settled(t, 3)
+	w.report(0)
+	w.part(0).SingleLeader = true
+	w.c.Status.Agent = &v1alpha1.AgentStatus{Image: before}
+	w.setAgents(before)
+	for n := 1; n < 3; n++ {
+		w.detach(n, "1-9")
+		w.status(n).State = agentapi.StateRecovering
+		w.status(n).Time, w.status(n).DownSince = now, now.Add(-time.Hour)
+	}
+	p := w.plan()
+	if image := p.Report.Agent.Image; image != before {
+		t.Errorf("new pods have agents of %s", image)
+	}
+	if got := outcomeOf(p).Step; got != "" {
+		t.Errorf("step %q", got)
+	}
+	// The one that started the group has a later agent: of the others it is not known.
+	w.o.Pods[0].Spec.InitContainers[0].Image = "holdfast:later"
+	for n := 1; n < 3; n++ {
+		w.status(n).DownSince = now.Add(time.Duration(n)*time.Second - joinLimit)
+	}
+	p = w.plan()
+	if image := p.Report.Agent.Image; image != before || p.Recheck <= 0 || p.Recheck > time.Second {
+		t.Errorf("new pods have agents of %s, and that is checked in %s", image, p.Recheck)
+	}
+}
+
+// setAgents has the StatefulSet and every pod take their agents from an image.
+func (w *world) setAgents(image string) {
+	w.o.StatefulSet.Spec.Template.Spec.InitContainers = []corev1.Container{{Name: objects.InstallerName, Image: image}}
+	for _, pod := range w.o.Pods {
+		pod.Spec.InitContainers[0].Image = image
 	}
 }

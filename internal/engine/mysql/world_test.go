@@ -229,7 +229,7 @@ func (w *world) status(ordinal int) *agentapi.Status {
 	return w.o.Members[membersOf(w.c).PodName(ordinal)].Status
 }
 
-// planCluster from what is observed, with pods as the cache holds them.
+// plan is what is planned from what is observed, with pods as the cache holds them.
 func (w *world) plan() engine.Plan {
 	w.t.Helper()
 	o := w.o

@@ -83,7 +83,7 @@ func TestArchiveFacts(t *testing.T) {
 		demand *engine.Demand
 	}{
 		{"an agent that is older", nil, nil,
-			[]string{"Degraded ArchiveFailing: WAL is not archived: the agent of member orders-0 has the version v1, which knows of no archive; delete the pod to have the operator's own"}, nil},
+			[]string{"Degraded ArchiveFailing: WAL is not archived: the agent of member orders-0 has the version v1, which knows of no archive; set the annotation holdfast.dev/update-agents=ID to have the operator's own in all members"}, nil},
 		{"it gets on", &agentapi.ArchiveStatus{Last: "x", Waiting: 3, Oldest: at}, last(now.Add(time.Minute)), nil, nil},
 		{"late", &agentapi.ArchiveStatus{Late: true, Oldest: at, Waiting: 1, Error: "no route to host"}, nil,
 			[]string{"Degraded ArchiveFailing: WAL is not archived since 2026-03-01T11:00:00Z: no route to host"}, nil},

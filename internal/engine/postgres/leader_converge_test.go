@@ -254,7 +254,7 @@ func (m *ledModel) checkReplacement(s *engine.Step, d desired) {
 		return
 	}
 	view := m.view()
-	view.SetDesired(d.Desired)
+	view.SetDesired(&d.Desired)
 	for n := range d.Count {
 		if n != m.leads && view.FindOutdated(n) != "" {
 			m.t.Fatalf("seed %d: %s leads and is replaced before member %d", m.seed, s.Target, n)

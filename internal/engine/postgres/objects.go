@@ -11,11 +11,21 @@ import (
 // clusterObjects of a cluster, in the order in which they are applied.
 func clusterObjects(c *v1alpha1.PostgresCluster, d desired) []runtime.ApplyConfiguration {
 	s := membersOf(c)
-	return objects.ListObjects(s, d.Desired, []*corev1ac.ServiceApplyConfiguration{
+	clients := []*corev1ac.ServiceApplyConfiguration{
 		objects.ClientService(s, suffixRW, v1alpha1.RolePrimary),
 		objects.ClientService(s, suffixRO, v1alpha1.RoleReplica),
-	}, connectionSecret(c, d))
+	}
+	if isImporting(c) {
+		for _, service := range clients {
+			service.Spec.WithSelector(keepsOut)
+		}
+	}
+	return objects.ListObjects(s, d.Desired, clients, connectionSecret(c, d))
 }
+
+// keepsOut in the selector of a Service leaves it without endpoints: no member has
+// the label.
+var keepsOut = map[string]string{v1alpha1.LabelImport: "complete"}
 
 // connectionForm is how drivers write the address.
 var connectionForm = objects.SQLForm{Scheme: "postgresql", TLS: [2]string{"sslmode", "require"}, JDBCTLS: [2]string{"sslmode", "require"}}

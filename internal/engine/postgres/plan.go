@@ -33,7 +33,7 @@ func planCluster(c *v1alpha1.PostgresCluster, o memberset.Observation, now time.
 	lead := findLeader(view.Set, o)
 	v := readVersions(c, &view, lead)
 	d, writable, stalls := planDesired(c, &view, lead, v)
-	view.SetDesired(d.Desired)
+	view.SetDesired(&d.Desired)
 	election := planElection(view.Set, o, lead, countDeclared(c))
 	keepUnconfirmed(&view, election)
 	j := judgement{c: c, v: v, lead: lead, scale: d.scale, requests: d.requests, Judgement: memberset.NewJudgement(view, stalls)}
@@ -65,7 +65,8 @@ func planCluster(c *v1alpha1.PostgresCluster, o memberset.Observation, now time.
 	p.Resets = j.listResets()
 	p.Report = j.reportCluster()
 	p.Report.Election = election
-	p.Report.Archive, p.Report.Requests = archive.ReportArchive(now), d.requests.listRequests()
+	p.Report.Archive, p.Report.Requests = archive.ReportArchive(now), j.AddAgentRequest(d.requests.listRequests())
+	p.Import = j.planImport()
 	p.Demand = archive.DemandBackup(p.Report.Archive, now)
 	if archive.ArchiveBegins(p.Report.Archive, now) {
 		p.Recheck = min(cmp.Or(p.Recheck, memberset.ArchiveRecheck), memberset.ArchiveRecheck)
@@ -93,13 +94,13 @@ func judgeStanding(view *memberset.View, lead leadership, ordinal int) memberset
 	case !primary && m.State != agentapi.StateStreaming:
 		return memberset.JudgeSyncing(view, ordinal, m.State == agentapi.StateDisconnected && !lead.isChanging(m))
 	case primary:
-		return memberset.JudgeRollout(view, ordinal, suffixRW)
+		return memberset.JudgeRollout(view, ordinal, findService(view.Cluster, true))
 	case !lead.mayTakeOver(m):
 		return memberset.Standing{Reason: v1alpha1.ReasonSyncing, Message: "member " + view.PodName(ordinal) + " streams, and joins those that may lead within seconds"}
 	case !lead.counts(view.PodName(ordinal), m):
 		return memberset.Standing{Reason: v1alpha1.ReasonSyncing, Message: "member " + view.PodName(ordinal) + " streams, and joins those that acknowledge commits within seconds"}
 	}
-	return memberset.JudgeRollout(view, ordinal, suffixRO)
+	return memberset.JudgeRollout(view, ordinal, findService(view.Cluster, false))
 }
 
 // nextStep is the one operation to do now; the order is the priority.
@@ -135,6 +136,10 @@ func (j *judgement) judgeService() {
 	}
 	if q := j.findQuorum(); primary != "" && commitsWait(q) {
 		j.AddAvailable(false, v1alpha1.ReasonSynchronousDegraded, "%s answers, and %s", primary, j.describeWaiting(q))
+		return
+	}
+	if isImporting(j.c) {
+		j.AddAvailable(false, v1alpha1.ReasonImporting, "clients are let in once the import is complete")
 		return
 	}
 	if primary != "" && j.Observed.ServicePods[suffixRW][primary] {

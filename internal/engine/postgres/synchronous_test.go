@@ -109,6 +109,16 @@ func TestSynchronousIsJudged(t *testing.T) {
 	}
 }
 
+// What keeps an import from its end is said: its own commit waits, too.
+func TestCommitsThatWaitAreSaidDuringAnImport(t *testing.T) {
+	w := ledBy(t, 3, 2).elects()
+	w.synchronousBy(1, []string{"volume-of-orders-0", "volume-of-orders-1", "volume-of-orders-2"}, 2)
+	w.c.Status.Import = &v1alpha1.ImportStatus{}
+	if f := findFact(w.plan().Facts, v1alpha1.ConditionAvailable, v1alpha1.ReasonSynchronousDegraded); f == nil || f.Status != metav1.ConditionFalse {
+		t.Errorf("%+v", f)
+	}
+}
+
 // The status shows the duration that the Lease has, not the one that is declared.
 func TestLeaseDurationStatus(t *testing.T) {
 	for seconds, want := range map[int64]string{0: "10s", 15: "15s", 60: "60s"} {

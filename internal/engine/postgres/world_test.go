@@ -131,7 +131,7 @@ func (w *world) statefulSet() {
 	w.o.StatefulSet = &appsv1.StatefulSet{
 		ObjectMeta: metav1.ObjectMeta{Name: w.c.Name, Namespace: w.c.Namespace, Generation: 1},
 		Spec: appsv1.StatefulSetSpec{
-			Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: containerName, Image: specImage(w.c, w.o.Settings)}}}},
+			Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{InitContainers: []corev1.Container{{Name: objects.InstallerName, Image: w.o.Settings.AgentImage}}, Containers: []corev1.Container{{Name: containerName, Image: specImage(w.c, w.o.Settings)}}}},
 			VolumeClaimTemplates: []corev1.PersistentVolumeClaim{{Spec: corev1.PersistentVolumeClaimSpec{
 				Resources: corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: w.c.Spec.Storage.Size}}}}},
 		},
@@ -233,7 +233,7 @@ func (w *world) changeReplication(ordinal int, change func(*postgresapi.Replicat
 	agentapi.ChangeEngineStatus(w.status(ordinal), change)
 }
 
-// planCluster from what is observed, with pods as the cache holds them.
+// plan is what is planned from what is observed, with pods as the cache holds them.
 func (w *world) plan() engine.Plan {
 	w.t.Helper()
 	o := w.o

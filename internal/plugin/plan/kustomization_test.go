@@ -122,3 +122,17 @@ func TestReadOnlyPlan(t *testing.T) {
 		t.Errorf("exit code %d: %+v", r.ExitCode, c)
 	}
 }
+
+// A plan of a live cluster goes by the image that its status names.
+func TestPlanGoesByTheOperatorsImage(t *testing.T) {
+	running := newRunning("orders", v1alpha1.DeletionRetain)
+	c := running[0].(*v1alpha1.PostgresCluster)
+	c.Status.Agent = &v1alpha1.AgentStatus{Image: "holdfast:v1", Available: "holdfast:v2"}
+	w, _, err := newPlanner(t, running...).observe(t.Context(), kinds["PostgresCluster"], c, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := w.Observed.Settings.AgentImage; got != "holdfast:v2" {
+		t.Errorf("the operator is of %s", got)
+	}
+}

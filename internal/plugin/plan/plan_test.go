@@ -5,9 +5,13 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
 
+	"github.com/holdfast-db/holdfast/api/v1alpha1"
+	"github.com/holdfast-db/holdfast/internal/engine/memberset/objects"
 	"github.com/holdfast-db/holdfast/internal/forecast"
 )
 
@@ -190,6 +194,28 @@ func TestExitCodesAreThoseOfTheDocs(t *testing.T) {
 	} {
 		if c[0] != c[1] {
 			t.Errorf("%s: %d, documented as %d", name, c[0], c[1])
+		}
+	}
+}
+
+// A plan goes by the operator's image, also while members have agents of another one.
+func TestOperatorImageIsReadFromTheCluster(t *testing.T) {
+	set := &appsv1.StatefulSet{}
+	set.Spec.Template.Spec.InitContainers = []corev1.Container{{Name: "other", Image: "other:v1"}, {Name: objects.InstallerName, Image: "holdfast:v1"}}
+	for name, tc := range map[string]struct {
+		status *v1alpha1.AgentStatus
+		set    *appsv1.StatefulSet
+		want   string
+	}{
+		"agents are behind":                 {&v1alpha1.AgentStatus{Image: "holdfast:v1", Available: "holdfast:v2"}, set, "holdfast:v2"},
+		"admission rewrites the template":   {&v1alpha1.AgentStatus{Image: "holdfast:v2"}, set, "holdfast:v2"},
+		"an operator that records no agent": {nil, set, "holdfast:v1"},
+		"nothing shows it":                  {nil, nil, agentImage},
+	} {
+		c := &v1alpha1.PostgresCluster{}
+		c.Status.Agent = tc.status
+		if got := findOperatorImage(c, tc.set); got != tc.want {
+			t.Errorf("%s: %s, want %s", name, got, tc.want)
 		}
 	}
 }

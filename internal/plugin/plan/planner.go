@@ -1,11 +1,13 @@
 package plan
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -295,13 +297,7 @@ func (p *Planner) observe(ctx context.Context, k kind, c v1alpha1.Cluster, fresh
 	if err != nil {
 		return nil, nil, fmt.Errorf("observe %s: %w; a plan needs the rights to list statefulsets, pods, persistentvolumeclaims and endpointslices", identify(k.name, client.ObjectKeyFromObject(c)), err)
 	}
-	if o.StatefulSet != nil {
-		for _, container := range o.StatefulSet.Spec.Template.Spec.InitContainers {
-			if container.Name == objects.InstallerName {
-				settings.AgentImage = container.Image
-			}
-		}
-	}
+	settings.AgentImage = findOperatorImage(c, o.StatefulSet)
 	if image := c.CommonStatus().Image; image != "" && c.Common().Image == "" {
 		settings.ImageRepository = repositoryOf(image)
 	}
@@ -319,6 +315,22 @@ func (p *Planner) observe(ctx context.Context, k kind, c v1alpha1.Cluster, fresh
 	}
 	w.Precaution = precaution
 	return w, notes, nil
+}
+
+// findOperatorImage is the image of the operator, as far as a cluster shows it: an operator of
+// another image than the members' agents says so in status.
+func findOperatorImage(c v1alpha1.Cluster, set *appsv1.StatefulSet) string {
+	if agent := c.CommonStatus().Agent; agent != nil && cmp.Or(agent.Available, agent.Image) != "" {
+		return cmp.Or(agent.Available, agent.Image)
+	}
+	if set != nil {
+		for i := range set.Spec.Template.Spec.InitContainers {
+			if container := &set.Spec.Template.Spec.InitContainers[i]; container.Name == objects.InstallerName {
+				return container.Image
+			}
+		}
+	}
+	return agentImage
 }
 
 // describeState says what of the cluster's state a forecast does not go by.

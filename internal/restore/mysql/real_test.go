@@ -90,7 +90,7 @@ func newWorld(t *testing.T) *world {
 // startGroup has a member start its group, and waits until it takes writes.
 func startGroup(t *testing.T, m *mysqltest.Member, name string) {
 	t.Helper()
-	if err := m.Group().Boot(t.Context(), name); err != nil {
+	if err := m.Group().Boot(t.Context(), name, true); err != nil {
 		t.Fatal(err)
 	}
 	await(t, m, func(o group.Observation) bool {

@@ -190,10 +190,11 @@ func (c Client) Join(ctx context.Context, name string, singleLeader bool, seeds 
 }
 
 // Boot starts the group anew under the name, with this server alone. The caller has made sure that no
-// other server is in the group: see PlanStart. The group agrees by a single leader: where
-// all members take turns, writes wait for the turns of one that cannot be reached.
-func (c Client) Boot(ctx context.Context, name string) error {
-	err := c.run(ctx, "start the group", "SET GLOBAL super_read_only = ON", setName(name), setSingleLeader(true), "SET GLOBAL group_replication_bootstrap_group = ON", startGroupStatement)
+// other server is in the group: see PlanStart. The group agrees by a single leader, or by all
+// members in turn: then writes wait for the turns of one that cannot be reached.
+func (c Client) Boot(ctx context.Context, name string, singleLeader bool) error {
+	// A stop forgets how a start that was refused meant to agree, as in Join.
+	err := c.run(ctx, "start the group", "STOP GROUP_REPLICATION", "SET GLOBAL super_read_only = ON", setName(name), setSingleLeader(singleLeader), "SET GLOBAL group_replication_bootstrap_group = ON", startGroupStatement)
 	// Never left on: the next start would make a second group. If the connection broke,
 	// the server is asked again.
 	clearing, cancel := context.WithTimeout(context.WithoutCancel(ctx), ObserveLimit)

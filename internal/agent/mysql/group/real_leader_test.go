@@ -43,7 +43,9 @@ func startInTurns(t *testing.T, members []*mysqltest.Member) {
 		leave(t, members[i], members[:i])
 	}
 	first := members[0]
-	first.Exec("SET GLOBAL group_replication_paxos_single_leader = OFF", "SET GLOBAL group_replication_bootstrap_group = ON", "START GROUP_REPLICATION USER = 'holdfast_recovery'", "SET GLOBAL group_replication_bootstrap_group = OFF")
+	if err := first.Group().Boot(t.Context(), groupName, false); err != nil {
+		t.Fatal(err)
+	}
 	awaitPrimary(t, first)
 	for _, m := range members[1:] {
 		rejoin(t, m, false)

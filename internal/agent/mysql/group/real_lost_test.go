@@ -35,7 +35,7 @@ func TestRealVolumeThatWasLeftBehind(t *testing.T) {
 	fourth.Kill()
 
 	second.Start()
-	if err := second.Group().Boot(t.Context(), secondName); err != nil {
+	if err := second.Group().Boot(t.Context(), secondName, true); err != nil {
 		t.Fatal(err)
 	}
 	awaitPrimary(t, second)
@@ -136,7 +136,7 @@ func TestRealTornRelayLog(t *testing.T) {
 	}
 	first.Kill()
 	third.Kill()
-	if err := second.Group().Boot(t.Context(), secondName); err != nil {
+	if err := second.Group().Boot(t.Context(), secondName, true); err != nil {
 		t.Fatal(err)
 	}
 	awaitPrimary(t, second)

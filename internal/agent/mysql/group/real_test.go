@@ -39,7 +39,7 @@ func newGroup(t *testing.T, count int) []*mysqltest.Member {
 		t.Fatal(err)
 	}
 	first.Start()
-	if err := first.Group().Boot(t.Context(), groupName); err != nil {
+	if err := first.Group().Boot(t.Context(), groupName, true); err != nil {
 		t.Fatal(err)
 	}
 	awaitPrimary(t, first)
@@ -267,7 +267,7 @@ func TestRealRestartOfAll(t *testing.T) {
 		t.Fatalf("%d members would start the group", len(starters))
 	}
 	starter := starters[0]
-	if err := starter.Group().Boot(t.Context(), groupName); err != nil {
+	if err := starter.Group().Boot(t.Context(), groupName, true); err != nil {
 		t.Fatal(err)
 	}
 	awaitPrimary(t, starter)
@@ -395,7 +395,7 @@ func TestRealReceivedTransactionsCount(t *testing.T) {
 	// The other members are lost: what it received is applied when it starts the group.
 	first.Kill()
 	members[2].Kill()
-	if err := second.Group().Boot(t.Context(), groupName); err != nil {
+	if err := second.Group().Boot(t.Context(), groupName, true); err != nil {
 		t.Fatal(err)
 	}
 	awaitPrimary(t, second)

@@ -47,6 +47,8 @@ type Report struct {
 	// SingleLeader says that the group that the server is in agrees by a single leader, its
 	// primary, and not by all members in turn. Others cannot join it.
 	SingleLeader bool
+	// JoinsSingleLeader says, of a peer, that its agent can have it join such a group.
+	JoinsSingleLeader bool
 	// Persisted are the UUIDs in the record that is on the member's volume, Revision and
 	// Lineage those of that record.
 	Persisted []string
@@ -114,7 +116,7 @@ type Plan struct {
 	Record Record
 	// ReplicationName of the group to join or to start.
 	ReplicationName string
-	// SingleLeader is how the group to join agrees: see Report.
+	// SingleLeader is how the group to join or to start agrees: see Report.
 	SingleLeader bool
 	// Seeds are the addresses of the members that may let this one into the group, the
 	// primary's first. One that is about to join itself never answers.
@@ -143,7 +145,7 @@ func PlanStart(s Situation) Plan {
 		return Plan{Reason: "the own server is not ready"}
 	case !s.RecordKnown && s.Persisted.IsOnly(s.Self.UUID):
 		// No other member can have joined without this volume's knowledge.
-		return Plan{Action: StartGroup, ReplicationName: s.Persisted.ReplicationName(), Reason: "the only member of the group"}
+		return Plan{Action: StartGroup, ReplicationName: s.Persisted.ReplicationName(), SingleLeader: s.canAllJoinSingleLeader(), Reason: "the only member of the group"}
 	case !s.RecordKnown:
 		return Plan{Reason: "the record of the members cannot be read"}
 	}
@@ -293,11 +295,18 @@ func (s Situation) planStarter(present []Report, missing []string) Plan {
 	case starter.UUID != s.Self.UUID:
 		return Plan{Reason: starter.Pod + " starts the group"}
 	case s.holdsClaim() && len(missing) == 0:
-		return Plan{Action: StartGroup, ReplicationName: s.Record.ReplicationName(), Reason: "it holds all transactions of the recorded members"}
+		return Plan{Action: StartGroup, ReplicationName: s.Record.ReplicationName(), SingleLeader: s.canAllJoinSingleLeader(), Reason: "it holds all transactions of the recorded members"}
 	case s.Forced:
 		return s.planForcedClaim(present, missing)
 	}
 	return Plan{Action: ClaimBoot, Record: s.Record.WithClaim(s.Self.UUID), Reason: "it holds all transactions of the recorded members"}
+}
+
+// canAllJoinSingleLeader says whether each peer that answers could join a group that agrees by
+// a single leader. One whose agent is of an earlier build may be refused there for good: the group
+// goes on with turns while one does not say that it can.
+func (s Situation) canAllJoinSingleLeader() bool {
+	return !slices.ContainsFunc(s.Peers, func(p Report) bool { return !p.JoinsSingleLeader })
 }
 
 // planForcedClaim goes on without the members that are missing. One that was not recorded may

@@ -51,6 +51,35 @@ func TestJoinAgreesAsTheGroup(t *testing.T) {
 	}
 }
 
+// A group is started with a single leader once each member that answers could join it: the
+// agent of an earlier build would be refused for good.
+func TestStartedGroupTakesInEachMember(t *testing.T) {
+	newer := func(pod int, executed string) Report {
+		return with(detached(pod, executed), func(r *Report) { r.JoinsSingleLeader = true })
+	}
+	claimed := func(peers ...Report) Situation {
+		return Situation{Self: newer(0, "G:1-9"), Peers: peers, Record: recorded(0, 1, 2).WithClaim(uuidOf(0)), RecordKnown: true, Claimed: 1}
+	}
+	for _, tc := range []struct {
+		name string
+		s    Situation
+		want bool
+	}{
+		{"all agents are of this build", claimed(newer(1, "G:1-9"), newer(2, "G:1-8")), true},
+		{"one is of an earlier build", claimed(newer(1, "G:1-9"), detached(2, "G:1-8")), false},
+		{"one that is not recorded, and is still to be cloned, is", claimed(newer(1, "G:1-9"), newer(2, "G:1-9"), Report{Pod: "a-3", Ordinal: 3, Phase: Empty}), false},
+		{"the only member", Situation{Self: newer(0, "G:1-9"), Persisted: recorded(0)}, true},
+		{"the only recorded one, beside an earlier build's", Situation{Self: newer(0, "G:1-9"), Persisted: recorded(0), Peers: []Report{{Pod: "a-1", Ordinal: 1, Phase: Empty}}}, false},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			p := PlanStart(tc.s)
+			if p.Action != StartGroup || p.SingleLeader != tc.want {
+				t.Errorf("%+v, want a start with a single leader %t", p, tc.want)
+			}
+		})
+	}
+}
+
 func recorded(pods ...int) Record {
 	r := Record{Group: simulatedGroup}
 	for _, pod := range pods {

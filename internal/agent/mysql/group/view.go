@@ -3,6 +3,8 @@ package group
 import (
 	"slices"
 	"strings"
+
+	"github.com/holdfast-db/holdfast/internal/agentapi/mysqlapi"
 )
 
 // State of a member of the group, as the server writes it.
@@ -10,11 +12,11 @@ type State string
 
 // The states.
 const (
-	Online      State = "ONLINE"
-	Recovering  State = "RECOVERING"
+	Online      State = mysqlapi.StateOnline
+	Recovering  State = mysqlapi.StateRecovering
 	Offline     State = "OFFLINE"
 	Failed      State = "ERROR"
-	Unreachable State = "UNREACHABLE"
+	Unreachable State = mysqlapi.StateUnreachable
 )
 
 // Member of a view.
@@ -68,15 +70,9 @@ func (v View) ListUnreachable() []string {
 // HasMajority says whether more than half of the members can be reached, one of them
 // online. A server that finds the others unreachable takes some seconds to say so.
 func (v View) HasMajority() bool {
-	reached, online := 0, 0
-	for _, m := range v.Members {
-		switch m.State {
-		case Online:
-			reached++
-			online++
-		case Recovering:
-			reached++
-		}
+	states := make([]string, len(v.Members))
+	for i, m := range v.Members {
+		states[i] = string(m.State)
 	}
-	return online > 0 && 2*reached > len(v.Members)
+	return mysqlapi.IsMajority(states)
 }

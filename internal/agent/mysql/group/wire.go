@@ -20,7 +20,7 @@ func (r Report) WriteReport() mysqlapi.MemberReport {
 	m := mysqlapi.MemberReport{
 		ServerUUID: r.UUID, Group: r.Group, Phase: phaseNames[r.Phase],
 		Executed: r.Executed.String(), Received: r.Received.String(), Purged: r.Purged.String(),
-		ViewID: r.View.ID, ReplicationName: r.ReplicationName, SingleLeader: r.SingleLeader,
+		ViewID: r.View.ID, ReplicationName: r.ReplicationName, SingleLeader: r.SingleLeader, JoinsSingleLeader: r.JoinsSingleLeader,
 		Persisted: r.Persisted, Revision: r.Revision, Lineage: r.Lineage.Number, LineageName: r.Lineage.Name,
 	}
 	for _, each := range r.View.Members {
@@ -35,7 +35,8 @@ func (r Report) WriteReport() mysqlapi.MemberReport {
 // no answer: a phase that only a newer agent knows may be of a member that takes writes.
 func ReadReport(pod string, m mysqlapi.MemberReport) (Report, error) {
 	r := Report{
-		Pod: pod, UUID: m.ServerUUID, Group: m.Group, View: View{ID: m.ViewID}, ReplicationName: m.ReplicationName, SingleLeader: m.SingleLeader,
+		Pod: pod, UUID: m.ServerUUID, Group: m.Group, View: View{ID: m.ViewID}, ReplicationName: m.ReplicationName,
+		SingleLeader: m.SingleLeader, JoinsSingleLeader: m.JoinsSingleLeader,
 		Persisted: m.Persisted, Revision: m.Revision, Lineage: Lineage{m.Lineage, m.LineageName},
 	}
 	phase := slices.Index(phaseNames, m.Phase)

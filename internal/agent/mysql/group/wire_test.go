@@ -21,7 +21,7 @@ func sameReport(t *testing.T, want, got Report) {
 			t.Errorf("%s: %q, not %q", name, sets[1], sets[0])
 		}
 	}
-	if want.Pod != got.Pod || want.Ordinal != got.Ordinal || want.UUID != got.UUID || want.Group != got.Group || want.Phase != got.Phase || want.SingleLeader != got.SingleLeader {
+	if want.Pod != got.Pod || want.Ordinal != got.Ordinal || want.UUID != got.UUID || want.Group != got.Group || want.Phase != got.Phase || want.SingleLeader != got.SingleLeader || want.JoinsSingleLeader != got.JoinsSingleLeader {
 		t.Errorf("%+v, not %+v", got, want)
 	}
 	if diff := cmp.Diff(want.View, got.View); diff != "" {
@@ -36,7 +36,7 @@ func sameReport(t *testing.T, want, got Report) {
 func TestReportsOnTheWire(t *testing.T) {
 	full := serving(1, "G:1-9:tag:1", 1, 0, 2)
 	full.Received, full.Purged, full.Persisted = gtids("G:4-12"), gtids("G:1-3,L:7"), []string{uuidOf(0), uuidOf(1)}
-	full.SingleLeader = true
+	full.SingleLeader, full.JoinsSingleLeader = true, true
 	full.View.ID = "17613862:5"
 	full.View.Members[1] = Member{UUID: uuidOf(0), Address: "a-0.a-members.ns.svc:3306", State: Unreachable, Version: "9.7.4"}
 	reports := []Report{full, {Pod: "a-0", Phase: Empty}, detached(2, "G:1")}

@@ -14,7 +14,7 @@ type Place struct {
 	owner wal.Owner
 }
 
-// same says whether the WAL lies at the same place, whatever the keys.
+// isSamePlace says whether the WAL lies at the same place, whatever the keys.
 func (p Place) isSamePlace(as Place) bool {
 	return p.Prefix == as.Prefix && p.Store == as.Store
 }

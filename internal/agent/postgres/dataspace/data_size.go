@@ -7,33 +7,18 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+
+	"github.com/holdfast-db/holdfast/internal/agent/diskspace"
 )
 
 // MeasureData is the size of what a copy of a data directory holds. Files come
 // and go meanwhile.
 func MeasureData(ctx context.Context, dir string) (int64, error) {
-	var size int64
-	walk := func(root string) error {
-		return filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
-			switch {
-			case ctx.Err() != nil:
-				return ctx.Err()
-			case errors.Is(err, fs.ErrNotExist):
-				return nil
-			case err != nil:
-				return err
-			case entry.IsDir() && (path == filepath.Join(dir, "pg_wal") || strings.HasPrefix(entry.Name(), "pgsql_tmp")):
-				return fs.SkipDir
-			case !entry.Type().IsRegular():
-				return nil
-			}
-			if info, err := entry.Info(); err == nil {
-				size += info.Size()
-			}
-			return nil
-		})
+	isOmitted := func(path string, entry fs.DirEntry) bool {
+		return entry.IsDir() && (path == filepath.Join(dir, "pg_wal") || strings.HasPrefix(entry.Name(), "pgsql_tmp"))
 	}
-	if err := walk(dir); err != nil {
+	size, err := diskspace.MeasureFiles(ctx, dir, isOmitted)
+	if err != nil {
 		return 0, err
 	}
 	tablespaces, err := os.ReadDir(filepath.Join(dir, "pg_tblspc"))
@@ -45,9 +30,11 @@ func MeasureData(ctx context.Context, dir string) (int64, error) {
 		if err != nil {
 			continue
 		}
-		if err := walk(target); err != nil {
+		one, err := diskspace.MeasureFiles(ctx, target, isOmitted)
+		if err != nil {
 			return 0, err
 		}
+		size += one
 	}
 	return size, nil
 }

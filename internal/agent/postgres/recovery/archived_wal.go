@@ -27,8 +27,8 @@ func (l *ArchivedWAL) reportProgress(last time.Time) {
 	}
 }
 
-// settings of a recovery that goes on behind the copy, on a volume: the WAL that
-// it fetches lies there until the next restart point, which also says how far it
+// recoverySettings are those of a recovery that goes on behind the copy, on a
+// volume: the WAL that it fetches lies there until the next restart point, which also says how far it
 // is.
 func (l *ArchivedWAL) recoverySettings(volume diskspace.Space) map[string]string {
 	if l == nil {

@@ -25,7 +25,7 @@ type progress struct {
 	short, early bool
 }
 
-// hear a line of the log, and say whether the time in it is a new one.
+// readLine takes in a line of the log, and says whether the time in it is a new one.
 func (t *progress) readLine(line string) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -53,14 +53,14 @@ func (t *progress) lastTransaction() time.Time {
 	return t.at
 }
 
-// readied says whether the server takes connections.
+// isReady says whether the server takes connections.
 func (t *progress) isReady() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.ready
 }
 
-// explain what a recovery failed with.
+// explainFailure explains what a recovery failed with.
 func (t *progress) explainFailure(err error) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -200,7 +200,7 @@ func (c Copy) Recover(ctx context.Context) (End, error) {
 	return End{after.SystemIdentifier, before.Timeline, after.Timeline, after.Checkpoint, left, last}, putBack()
 }
 
-// replay has the server recover. Where its messages say that the source was given
+// replayWAL has the server recover. Where its messages say that the source was given
 // more of what a recovery needs as much of, it goes on with that.
 func (c Copy) replayWAL(ctx context.Context, p server.Programs, from server.ControlData) (last time.Time, err error) {
 	for {
@@ -220,7 +220,7 @@ func (c Copy) replayWAL(ctx context.Context, p server.Programs, from server.Cont
 	}
 }
 
-// left is where a timeline was begun, with the one before it.
+// findForkPoint is where a timeline was begun, with the one before it.
 func (c Copy) findForkPoint(timeline int64) (string, error) {
 	name := wal.HistoryName(uint32(timeline)) //nolint:gosec // PostgreSQL's are so long
 	data, err := os.ReadFile(filepath.Join(c.Dir, "pg_wal", name))
@@ -240,7 +240,7 @@ func (c Copy) findForkPoint(timeline int64) (string, error) {
 	return "", fmt.Errorf("%s does not say which timeline was left", name)
 }
 
-// prepare takes away what was the source's own, and has the next start recover.
+// prepareRecovery takes away what was the source's own, and has the next start recover.
 // What it returns puts back what belongs to the data.
 func (c Copy) prepareRecovery() (putBack func() error, err error) {
 	path := func(name string) string { return filepath.Join(c.Dir, name) }
@@ -269,12 +269,12 @@ func (c Copy) prepareRecovery() (putBack func() error, err error) {
 	}, nil
 }
 
-// own directory of the recovery: RunDir may belong to others than us.
+// runDirectory is the recovery's own: RunDir may belong to others than us.
 func (c Copy) runDirectory() string { return filepath.Join(c.RunDir, "recovery") }
 
 func (c Copy) filePath(name string) string { return filepath.Join(c.runDirectory(), name) }
 
-// alone are settings that keep the server to itself: no client reaches it but us, it
+// isolationSettings are settings that keep the server to itself: no client reaches it but us, it
 // reaches no server, and it runs no user's code. They are arguments, which no file in
 // the data overrules.
 func (c Copy) isolationSettings() map[string]string {
@@ -297,7 +297,7 @@ func (c Copy) isolationSettings() map[string]string {
 	return settings
 }
 
-// write what the server reads at its start.
+// writeConfiguration writes what the server reads at its start.
 func (c Copy) writeConfiguration(before server.ControlData) error {
 	values := map[string]string{
 		// Where there is no other WAL, all that is needed is in the copy. There is
@@ -334,7 +334,7 @@ func (c Copy) writeConfiguration(before server.ControlData) error {
 	return nil
 }
 
-// run has the server recover, asks it whether all is well, and stops it.
+// runServer has the server recover, asks it whether all is well, and stops it.
 func (c Copy) runServer(ctx context.Context, p server.Programs, seen *progress) error {
 	heard := func(line string) {
 		if seen.readLine(line) {
@@ -370,7 +370,7 @@ func (c Copy) runServer(ctx context.Context, p server.Programs, seen *progress) 
 // minute at least.
 const recoveryRefusals = 300
 
-// await the end of the recovery, and a server that lets us in.
+// awaitRecovery waits for the end of the recovery, and a server that lets us in.
 func (c Copy) awaitRecovery(ctx context.Context, started *server.Postmaster, seen *progress) error {
 	// Each question before it is ready is a line in its log.
 	const patience = 50
@@ -397,8 +397,8 @@ func (c Copy) awaitRecovery(ctx context.Context, started *server.Postmaster, see
 	}
 }
 
-// unsubscribe disables what the source subscribes to: two subscribers of one
-// slot take each other's changes, and what came since the copy is not sent
+// disableSubscriptions disables what the source subscribes to: two subscribers of
+// one slot take each other's changes, and what came since the copy is not sent
 // again.
 func (c Copy) disableSubscriptions(ctx context.Context) error {
 	type subscription struct{ Database, Name string }
@@ -426,7 +426,7 @@ func (c Copy) disableSubscriptions(ctx context.Context) error {
 	return err
 }
 
-// query on a connection of its own, that runs no user's code and writes nothing
+// queryDatabase queries on a connection of its own, that runs no user's code and writes nothing
 // unless it is asked to.
 func (c Copy) queryDatabase(ctx context.Context, database string, use func(*pgx.Conn) error) error {
 	config, err := pgx.ParseConfig(fmt.Sprintf("host=%s port=%d user=postgres sslmode=disable connect_timeout=10 application_name=holdfast-restore", c.runDirectory(), recoveryPort))
@@ -447,7 +447,7 @@ func (c Copy) queryDatabase(ctx context.Context, database string, use func(*pgx.
 	return errors.Join(use(conn), conn.Close(ctx))
 }
 
-// inspect says whether recovery has ended, and reads the catalogs of every
+// inspectCatalogs says whether recovery has ended, and reads the catalogs of every
 // database.
 func (c Copy) inspectCatalogs(ctx context.Context) error {
 	var databases []string

@@ -16,6 +16,8 @@ type Desired struct {
 	// its pinned build once that is known. Pull is what was pulled until then,
 	// where Asked names a minor version that is no tag.
 	Asked, Image, Pull string
+	// AgentImage is the image that members take their agents from.
+	AgentImage string
 	// Count of members.
 	Count int
 	// Volumes to apply, by ordinal, former members' too.
@@ -64,7 +66,8 @@ type Settings struct {
 	// ImageRepository that versions are looked up in, such as
 	// docker.io/library/name.
 	ImageRepository string
-	// AgentImage holds the holdfast binary that is injected into members.
+	// AgentImage is the operator's own image. It holds the holdfast binary that is
+	// injected into members when their pods are created for a change.
 	AgentImage string
 }
 

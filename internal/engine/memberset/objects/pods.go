@@ -33,6 +33,7 @@ const stopSeconds = 180
 func statefulSet(s Set, d Desired) *appsv1ac.StatefulSetApplyConfiguration {
 	labels := s.Labels(componentDatabase)
 	return appsv1ac.StatefulSet(s.Named(""), s.Key().Namespace).WithLabels(labels).
+		WithAnnotations(map[string]string{v1alpha1.AnnotationAgentImage: d.AgentImage}).
 		WithOwnerReferences(s.owner()).
 		WithSpec(appsv1ac.StatefulSetSpec().
 			WithReplicas(int32(d.Count)).
@@ -104,7 +105,7 @@ func spreadMembers(s Set) *corev1ac.AffinityApplyConfiguration {
 
 // installer copies the agent's binary to where the stock image can run it.
 func installer(d Desired) *corev1ac.ContainerApplyConfiguration {
-	return corev1ac.Container().WithName(InstallerName).WithImage(d.Settings.AgentImage).
+	return corev1ac.Container().WithName(InstallerName).WithImage(d.AgentImage).
 		WithArgs("agent", "install", agentapi.BinDir+"/holdfast").
 		WithSecurityContext(locked()).
 		WithVolumeMounts(mount("bin", agentapi.BinDir, false))

@@ -13,31 +13,6 @@ import (
 // recipe changes when the way of building changes what is built.
 const recipe = "2"
 
-// kubernetesPrograms are the names that the one binary answers to.
-var kubernetesPrograms = []string{
-	"etcd", "kube-apiserver", "kube-controller-manager", "kube-proxy", "kube-scheduler", "kubectl", "kubelet",
-}
-
-// BuildKubernetes returns the folder of Kubernetes' programs, etcd and kubectl.
-func BuildKubernetes(ctx context.Context) (string, error) {
-	return buildOnce(ctx, "kubernetes", "kube", "building Kubernetes, about 5 minutes on two idle cores, once",
-		func(module, folder string) error {
-			version, err := pinnedVersion(ctx, module, "k8s.io/kubernetes")
-			if err != nil {
-				return err
-			}
-			if err := goBuild(ctx, module, ".", filepath.Join(folder, "kubernetes"), versionFlags(version)); err != nil {
-				return err
-			}
-			for _, name := range kubernetesPrograms {
-				if err := os.Symlink("kubernetes", filepath.Join(folder, name)); err != nil {
-					return err
-				}
-			}
-			return nil
-		})
-}
-
 // CoreDNS returns the folder of the program coredns.
 func CoreDNS(ctx context.Context) (string, error) {
 	return buildOnce(ctx, "coredns", "coredns", "building CoreDNS, about a minute, once",

@@ -21,6 +21,9 @@ func WriteStatus(ctx context.Context, dir layout.Dir, out io.Writer) error {
 	} else {
 		fmt.Fprintln(out, "healthy")
 	}
+	if minor, err := readVersion(dir); err == nil && minor != "" {
+		fmt.Fprintln(out, "Kubernetes", minor)
+	}
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "PART\tNETWORK\tMISSING\tPROCESSES\tMEMORY")
 	line := func(part, network string, missing int, cgroup string) {

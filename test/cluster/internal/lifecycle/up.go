@@ -36,8 +36,13 @@ const started = "started"
 
 // StartCluster brings the cluster up, or repairs what is missing of a running one. That
 // gets the present tool for its faults. The kubeconfig is written when everything is
-// ready, never before.
-func StartCluster(ctx context.Context, dir layout.Dir, kubeconfig string) error {
+// ready, never before. A cluster keeps the minor version of Kubernetes that it was started
+// with: another one is refused, and none stands for it.
+func StartCluster(ctx context.Context, dir layout.Dir, kubeconfig, minor string) error {
+	minor, err := chooseVersion(dir, minor)
+	if err != nil {
+		return err
+	}
 	if CheckHealth(ctx, dir) == nil {
 		if _, err := copyTool(dir); err != nil {
 			return err
@@ -51,14 +56,18 @@ func StartCluster(ctx context.Context, dir layout.Dir, kubeconfig string) error 
 	if err := prepareMachine(dir); err != nil {
 		return err
 	}
-	binaries, err := buildBinaries(ctx, dir)
+	binaries, err := buildBinaries(ctx, dir, minor)
 	if err != nil {
 		return err
 	}
 	if err := startPrograms(ctx, dir, binaries); err != nil {
 		return fmt.Errorf("%w (logs: %s; to start afresh: down, then up)", err, dir.JoinPath("logs"))
 	}
-	if err := layout.WriteFile(dir.JoinPath(started), nil, 0o644); err != nil {
+	version, err := artifact.KubernetesVersion(minor)
+	if err != nil {
+		return err
+	}
+	if err := layout.WriteFile(dir.JoinPath(started), []byte(version+"\n"), 0o644); err != nil {
 		return err
 	}
 	fmt.Fprintf(os.Stderr, "cluster ready after %s\n", time.Since(begin).Round(100*time.Millisecond))
@@ -115,10 +124,10 @@ func prepareMachine(dir layout.Dir) error {
 }
 
 // buildBinaries makes the programs, and a copy of this one.
-func buildBinaries(ctx context.Context, dir layout.Dir) (controlplane.Binaries, error) {
+func buildBinaries(ctx context.Context, dir layout.Dir, minor string) (controlplane.Binaries, error) {
 	var b controlplane.Binaries
 	var err error
-	if b.Kubernetes, err = artifact.BuildKubernetes(ctx); err != nil {
+	if b.Kubernetes, err = artifact.BuildKubernetes(ctx, minor); err != nil {
 		return b, err
 	}
 	if err := replaceSymlink(b.Kubernetes, dir.ProgramsDir()); err != nil {
