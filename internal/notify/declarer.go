@@ -3,6 +3,7 @@ package notify
 import (
 	"context"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -20,59 +21,71 @@ var tools = []schema.GroupVersionKind{
 // maxOwners is how far it is from a Backup to the Database of its cluster.
 const maxOwners = 3
 
-// findDeclarer finds what declares an object, or what the object is made for: a Backup's
-// cluster, and the Database of a cluster. It returns nil for what Flux does not declare.
-func (n *Notifier) findDeclarer(ctx context.Context, about client.Object) *metav1.PartialObjectMetadata {
+// subject is what an event is about. It is small and shares no memory with the object,
+// which others may change while the event waits.
+type subject struct {
+	kind, namespace, name string
+	// by is what declares it; nil where its labels do not say.
+	by *corev1.ObjectReference
+	// ownerKind and ownerName are of what it is made for, in its namespace: a Backup's
+	// cluster, and the Database of a cluster. They are empty for nothing.
+	ownerKind, ownerName string
+}
+
+// describeSubject takes from an object what notifications need.
+func (n *Notifier) describeSubject(object client.Object) subject {
+	s := subject{namespace: object.GetNamespace(), name: object.GetName(), by: readDeclarer(object.GetLabels())}
+	if gvk, err := apiutil.GVKForObject(object, n.scheme); err == nil {
+		s.kind = gvk.Kind
+	}
+	if b, is := object.(*v1alpha1.Backup); is {
+		s.ownerKind, s.ownerName = b.Spec.ClusterRef.Kind, b.Spec.ClusterRef.Name
+	} else if owner := metav1.GetControllerOf(object); owner != nil && owner.APIVersion == v1alpha1.GroupVersion.String() {
+		s.ownerKind, s.ownerName = owner.Kind, owner.Name
+	}
+	return s
+}
+
+// mayBeDeclared says whether Flux declares the subject, or may declare what it is made for.
+func (s subject) mayBeDeclared() bool { return s.by != nil || s.ownerKind != "" }
+
+// findDeclarer finds what declares a subject, or what that is made for. It returns nil for
+// what Flux does not declare.
+func (n *Notifier) findDeclarer(ctx context.Context, about subject) *corev1.ObjectReference {
 	for range maxOwners {
-		if by := readDeclarer(about); by != nil {
-			return by
+		if about.by != nil || about.ownerKind == "" {
+			return about.by
 		}
-		if about = n.findOwner(ctx, about); about == nil {
+		owner := n.readOwner(ctx, about)
+		if owner == nil {
 			return nil
 		}
+		about = n.describeSubject(owner)
 	}
 	return nil
 }
 
 // readDeclarer reads the labels that Flux gives what it applies.
-func readDeclarer(about client.Object) *metav1.PartialObjectMetadata {
-	labels := about.GetLabels()
+func readDeclarer(labels map[string]string) *corev1.ObjectReference {
 	for _, tool := range tools {
 		name, namespace := labels[tool.Group+"/name"], labels[tool.Group+"/namespace"]
-		if name == "" || namespace == "" {
-			continue
+		if name != "" && namespace != "" {
+			apiVersion, kind := tool.ToAPIVersionAndKind()
+			return &corev1.ObjectReference{APIVersion: apiVersion, Kind: kind, Namespace: namespace, Name: name}
 		}
-		object := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
-		object.SetGroupVersionKind(tool)
-		return object
 	}
 	return nil
 }
 
-// findOwner reads from the cache what an object is made for; nil for nothing.
-func (n *Notifier) findOwner(ctx context.Context, about client.Object) client.Object {
-	var kind, name string
-	if b, is := about.(*v1alpha1.Backup); is {
-		kind, name = b.Spec.ClusterRef.Kind, b.Spec.ClusterRef.Name
-	} else if owner := metav1.GetControllerOf(about); owner != nil && owner.APIVersion == v1alpha1.GroupVersion.String() {
-		kind, name = owner.Kind, owner.Name
-	}
-	made, err := n.scheme.New(v1alpha1.GroupVersion.WithKind(kind))
+// readOwner reads from the cache what a subject is made for; nil for nothing.
+func (n *Notifier) readOwner(ctx context.Context, of subject) client.Object {
+	made, err := n.scheme.New(v1alpha1.GroupVersion.WithKind(of.ownerKind))
 	if err != nil {
 		return nil
 	}
 	owner, is := made.(client.Object)
-	if !is || n.reader.Get(ctx, client.ObjectKey{Namespace: about.GetNamespace(), Name: name}, owner) != nil {
+	if !is || n.reader.Get(ctx, client.ObjectKey{Namespace: of.namespace, Name: of.ownerName}, owner) != nil {
 		return nil
 	}
 	return owner
-}
-
-// kindOf an object; empty for one that the scheme does not know.
-func (n *Notifier) kindOf(about client.Object) string {
-	gvk, err := apiutil.GVKForObject(about, n.scheme)
-	if err != nil {
-		return ""
-	}
-	return gvk.Kind
 }

@@ -10,28 +10,23 @@ package notify
 import (
 	"context"
 	"fmt"
-	"net/http"
 	"net/url"
+	"os"
 	"strings"
-	"time"
 
-	"github.com/fluxcd/pkg/runtime/events"
+	eventv1 "github.com/fluxcd/pkg/apis/event/v1beta1"
 	"github.com/go-logr/logr"
+	"github.com/hashicorp/go-retryablehttp"
 	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	kuberecorder "k8s.io/client-go/tools/events"
-	"k8s.io/client-go/tools/record"
+	"k8s.io/client-go/tools/events"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-const (
-	// queueLength bounds what waits, in events of about a kilobyte.
-	queueLength = 256
-	// retries of one event, and the longest pause between two of them: while a receiver is
-	// away, the events of that time are worth less than those that follow.
-	retries   = 2
-	longPause = 5 * time.Second
-)
+// queueLength bounds what waits, in events of about two kilobytes.
+const queueLength = 256
 
 // controllerName is what events say that they are from.
 const controllerName = "holdfast"
@@ -43,7 +38,7 @@ type Options struct {
 	// Reader reads from the cache what owns an object, and Scheme knows its kinds.
 	Reader client.Reader
 	Scheme *runtime.Scheme
-	// Log has a sink.
+	// Log gets a line for each event that the receiver did not take.
 	Log logr.Logger
 	// Registerer gets the metrics.
 	Registerer prometheus.Registerer
@@ -51,21 +46,25 @@ type Options struct {
 
 // Notifier posts events, one after the other.
 type Notifier struct {
-	poster  *events.Recorder
-	reader  client.Reader
-	scheme  *runtime.Scheme
-	queue   chan notification
-	dropped prometheus.Counter
-	posted  *prometheus.CounterVec
+	address  string
+	client   *retryablehttp.Client
+	instance string
+	reader   client.Reader
+	scheme   *runtime.Scheme
+	log      logr.Logger
+	queue    chan notification
+	dropped  prometheus.Counter
+	posted   *prometheus.CounterVec
 }
 
 // notification is an event that waits.
 type notification struct {
-	about   client.Object
-	kind    string
-	reason  string
-	action  string
-	message string
+	about    subject
+	at       metav1.Time
+	severity string
+	reason   string
+	action   string
+	message  string
 }
 
 // New makes a Notifier, which posts once it is started.
@@ -73,12 +72,12 @@ func New(o Options) (*Notifier, error) {
 	if at, err := url.Parse(o.Address); err != nil || at.Scheme != "http" && at.Scheme != "https" || at.Host == "" {
 		return nil, fmt.Errorf("--events-addr %q is no address of a receiver: write a URL such as http://notification-controller.flux-system.svc.cluster.local./", o.Address)
 	}
-	poster, err := events.NewRecorderForScheme(o.Scheme, &record.FakeRecorder{}, o.Log, o.Address, controllerName)
+	instance, err := os.Hostname()
 	if err != nil {
 		return nil, fmt.Errorf("set up notifications: %w", err)
 	}
 	n := &Notifier{
-		poster: poster, reader: o.Reader, scheme: o.Scheme, queue: make(chan notification, queueLength),
+		address: o.Address, instance: instance, reader: o.Reader, scheme: o.Scheme, log: o.Log, queue: make(chan notification, queueLength),
 		dropped: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "holdfast_notifications_dropped_total", Help: "Events that were not passed on to --events-addr, since too many waited.",
 		}),
@@ -86,8 +85,7 @@ func New(o Options) (*Notifier, error) {
 			Name: "holdfast_notification_posts_total", Help: "Requests to --events-addr by result: accepted, duplicate, or failed, which is tried twice more.",
 		}, []string{"result"}),
 	}
-	poster.Client.RetryMax, poster.Client.RetryWaitMax = retries, longPause
-	poster.Client.HTTPClient.Transport = counting{poster.Client.HTTPClient.Transport, n.posted}
+	n.client = newClient(n.posted)
 	for _, c := range []prometheus.Collector{n.dropped, n.posted} {
 		if err := o.Registerer.Register(c); err != nil {
 			return nil, fmt.Errorf("set up the metrics of notifications: %w", err)
@@ -97,25 +95,33 @@ func New(o Options) (*Notifier, error) {
 }
 
 // Recorder records events with another recorder, and passes them on.
-func (n *Notifier) Recorder(next kuberecorder.EventRecorder) kuberecorder.EventRecorder {
+func (n *Notifier) Recorder(next events.EventRecorder) events.EventRecorder {
 	return recorder{next, n}
 }
 
 // recorder is an events.EventRecorder of client-go.
 type recorder struct {
-	kuberecorder.EventRecorder
+	events.EventRecorder
 	notifier *Notifier
 }
 
 // Eventf implements events.EventRecorder. It never waits.
 func (r recorder) Eventf(regarding, related runtime.Object, kind, reason, action, note string, args ...any) {
 	r.EventRecorder.Eventf(regarding, related, kind, reason, action, note, args...)
-	about, is := regarding.(client.Object)
+	object, is := regarding.(client.Object)
 	if !is {
 		return
 	}
+	about := r.notifier.describeSubject(object)
+	if !about.mayBeDeclared() {
+		return
+	}
+	next := notification{about: about, at: metav1.Now(), severity: eventv1.EventSeverityInfo, reason: reason, action: action, message: fmt.Sprintf(note, args...)}
+	if kind == corev1.EventTypeWarning {
+		next.severity = eventv1.EventSeverityError
+	}
 	select {
-	case r.notifier.queue <- notification{about, kind, reason, action, fmt.Sprintf(note, args...)}:
+	case r.notifier.queue <- next:
 	default:
 		r.notifier.dropped.Inc()
 	}
@@ -124,7 +130,7 @@ func (r recorder) Eventf(regarding, related runtime.Object, kind, reason, action
 // NeedLeaderElection says that only the leader posts: the others record no events.
 func (n *Notifier) NeedLeaderElection() bool { return true }
 
-// Start posts what waits until ctx ends.
+// Start posts what waits until ctx ends. An event that is on its way then is given up.
 func (n *Notifier) Start(ctx context.Context) error {
 	for {
 		select {
@@ -142,34 +148,16 @@ func (n *Notifier) post(ctx context.Context, next notification) {
 	if by == nil {
 		return
 	}
-	identity := fmt.Sprintf("%s %s/%s", n.kindOf(next.about), next.about.GetNamespace(), next.about.GetName())
-	metadata := map[string]string{
-		metadataPrefix + "database": strings.Replace(identity, " ", "/", 1),
-		metadataPrefix + "action":   next.action,
+	identity := fmt.Sprintf("%s %s/%s", next.about.kind, next.about.namespace, next.about.name)
+	event := eventv1.Event{
+		InvolvedObject: *by, Severity: next.severity, Timestamp: next.at, Reason: next.reason, Message: identity + ": " + next.message,
+		Metadata: map[string]string{
+			eventv1.Group + "/database": strings.Replace(identity, " ", "/", 1),
+			eventv1.Group + "/action":   next.action,
+		},
+		ReportingController: controllerName, ReportingInstance: n.instance,
 	}
-	n.poster.AnnotatedEventf(by, metadata, next.kind, next.reason, "%s: %s", identity, next.message)
-}
-
-// metadataPrefix is that of metadata which reaches the receiver's own receivers.
-const metadataPrefix = "event.toolkit.fluxcd.io/"
-
-// counting counts the requests to a receiver.
-type counting struct {
-	next   http.RoundTripper
-	posted *prometheus.CounterVec
-}
-
-// RoundTrip implements http.RoundTripper.
-func (c counting) RoundTrip(request *http.Request) (*http.Response, error) {
-	response, err := c.next.RoundTrip(request)
-	result := "failed"
-	switch {
-	case err != nil:
-	case response.StatusCode/100 == 2:
-		result = "accepted"
-	case response.StatusCode == http.StatusTooManyRequests:
-		result = "duplicate" // the receiver has had the same event a short time ago
+	if err := n.send(ctx, event); err != nil && ctx.Err() == nil {
+		n.log.Info("The receiver of --events-addr did not take an event", "object", identity, "reason", next.reason, "error", err.Error())
 	}
-	c.posted.WithLabelValues(result).Inc()
-	return response, err
 }

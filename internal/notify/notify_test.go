@@ -4,11 +4,13 @@ import (
 	"context"
 	"encoding/json"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -32,16 +34,25 @@ type receiver struct {
 	*httptest.Server
 	mu     sync.Mutex
 	events []eventv1.Event
-	// hold is what an answer waits for; nil for nothing. Answer is its status.
-	hold   chan struct{}
-	answer int
+	// hold is what an answer waits for; nil for nothing. Answer is its status, and
+	// retryAfter its header.
+	hold       chan struct{}
+	answer     int
+	retryAfter string
+	// connections are how many were opened.
+	connections atomic.Int32
 }
 
 func newReceiver(t *testing.T) *receiver {
 	t.Helper()
 	r := &receiver{answer: http.StatusAccepted}
-	r.Server = httptest.NewServer(r)
-	r.Config.Handler = r
+	r.Server = httptest.NewUnstartedServer(r)
+	r.Config.ConnState = func(_ net.Conn, state http.ConnState) {
+		if state == http.StateNew {
+			r.connections.Add(1)
+		}
+	}
+	r.Start()
 	t.Cleanup(r.Close)
 	return r
 }
@@ -65,7 +76,19 @@ func (r *receiver) ServeHTTP(w http.ResponseWriter, request *http.Request) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.events = append(r.events, e)
+	if r.retryAfter != "" {
+		w.Header().Set("Retry-After", r.retryAfter)
+	}
 	w.WriteHeader(r.answer)
+	// A connection whose answer is not read cannot be used again.
+	_, _ = io.WriteString(w, http.StatusText(r.answer))
+}
+
+// setAnswer changes what the receiver answers from now on.
+func (r *receiver) setAnswer(status int, retryAfter string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.answer, r.retryAfter = status, retryAfter
 }
 
 func (r *receiver) list() []eventv1.Event {
@@ -80,6 +103,16 @@ type world struct {
 	notifier *Notifier
 	recorder events.EventRecorder
 	recorded *events.FakeRecorder
+	stop     func()
+
+	mu  sync.Mutex
+	log strings.Builder
+}
+
+func (w *world) logged() string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.log.String()
 }
 
 func start(t *testing.T, address string, objects ...client.Object) *world {
@@ -88,15 +121,21 @@ func start(t *testing.T, address string, objects ...client.Object) *world {
 	if err := v1alpha1.AddToScheme(scheme); err != nil {
 		t.Fatal(err)
 	}
+	w := &world{t: t, recorded: events.NewFakeRecorder(10 * queueLength)}
+	log := funcr.New(func(_, line string) {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.log.WriteString(line + "\n")
+	}, funcr.Options{Verbosity: 9})
 	n, err := New(Options{
-		Address: address, Scheme: scheme, Log: funcr.New(func(_, _ string) {}, funcr.Options{}), Registerer: prometheus.NewRegistry(),
+		Address: address, Scheme: scheme, Log: log, Registerer: prometheus.NewRegistry(),
 		Reader: fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).Build(),
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := &world{t: t, notifier: n, recorded: events.NewFakeRecorder(10 * queueLength)}
-	w.recorder = n.Recorder(w.recorded)
+	n.client.RetryWaitMin = time.Millisecond
+	w.notifier, w.recorder = n, n.Recorder(w.recorded)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	go func() {
@@ -105,10 +144,11 @@ func start(t *testing.T, address string, objects ...client.Object) *world {
 			t.Error(err)
 		}
 	}()
-	t.Cleanup(func() {
+	w.stop = func() {
 		cancel()
 		<-done
-	})
+	}
+	t.Cleanup(w.stop)
 	return w
 }
 
@@ -188,7 +228,7 @@ func TestDeclarersAreFound(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := ""
-			if by := w.notifier.findDeclarer(t.Context(), c.about); by != nil {
+			if by := w.notifier.findDeclarer(t.Context(), w.notifier.describeSubject(c.about)); by != nil {
 				got = by.Kind + " " + by.Namespace + "/" + by.Name
 			}
 			if got != c.want {
@@ -234,11 +274,14 @@ func TestDeadReceiver(t *testing.T) {
 	}
 	address := listener.Addr().String()
 	listener.Close()
-	w := start(t, "http://"+address)
-	w.notifier.poster.Client.RetryWaitMin, w.notifier.poster.Client.RetryWaitMax = time.Millisecond, time.Millisecond
+	w := start(t, "http://"+address+"/s3cret")
 	orders := cluster("orders", byKustomization)
 	w.recorder.Eventf(orders, nil, "Normal", "Step", "Step", "lost")
 	w.await("three tries", func() bool { return testutil.ToFloat64(w.notifier.posted.WithLabelValues("failed")) == 1+retries })
+	w.await("a line in the log", func() bool { return strings.Contains(w.logged(), "connection refused") })
+	if text := w.logged(); strings.Contains(text, "s3cret") {
+		t.Errorf("the log has the address, which may have a token:\n%s", text)
+	}
 
 	r := &receiver{answer: http.StatusAccepted}
 	if listener, err = net.Listen("tcp", address); err != nil {
@@ -264,6 +307,90 @@ func TestDuplicates(t *testing.T) {
 	w.await("both", func() bool { return testutil.ToFloat64(w.notifier.posted.WithLabelValues("duplicate")) == 2 })
 	if n := len(r.list()); n != 2 {
 		t.Errorf("%d requests", n)
+	}
+	if text := w.logged(); text != "" {
+		t.Errorf("logged:\n%s", text)
+	}
+	if n := r.connections.Load(); n != 1 {
+		t.Errorf("%d connections for two events", n)
+	}
+}
+
+// A receiver does not say for how long nothing is posted, and what it never takes is
+// logged.
+func TestReceiverThatRefuses(t *testing.T) {
+	r := newReceiver(t)
+	r.setAnswer(http.StatusServiceUnavailable, "3600")
+	w := start(t, r.URL)
+	w.recorder.Eventf(cluster("orders", byKustomization), nil, "Normal", "Step", "Step", "busy")
+	w.await("three tries", func() bool { return len(r.list()) == 1+retries && strings.Contains(w.logged(), "503") })
+	r.setAnswer(http.StatusNotFound, "")
+	w.recorder.Eventf(cluster("orders", byKustomization), nil, "Normal", "Step", "Step", "wrong")
+	w.await("one try", func() bool { return len(r.list()) == 2+retries && strings.Contains(w.logged(), "404") })
+	r.setAnswer(http.StatusAccepted, "")
+	w.recorder.Eventf(cluster("orders", byKustomization), nil, "Normal", "Step", "Step", "heard")
+	w.await("the next", func() bool { return testutil.ToFloat64(w.notifier.posted.WithLabelValues("accepted")) == 1 })
+	if n := r.connections.Load(); n > 2 { // one that gave up is closed
+		t.Errorf("%d connections for three events", n)
+	}
+}
+
+// An operator that stops, and gives its Lease back when all has stopped, does not wait for
+// a receiver that hangs.
+func TestStopWithReceiverThatHangs(t *testing.T) {
+	r := newReceiver(t)
+	r.hold = make(chan struct{})
+	defer close(r.hold)
+	w := start(t, r.URL)
+	w.notifier.client.HTTPClient.Timeout = time.Hour
+	w.recorder.Eventf(cluster("orders", byKustomization), nil, "Normal", "Step", "Step", "one")
+	w.await("a request", func() bool { return r.connections.Load() == 1 })
+	w.stop()
+	if text := w.logged(); text != "" {
+		t.Errorf("logged:\n%s", text)
+	}
+}
+
+// What waits is as it was when it happened, whatever becomes of the object meanwhile.
+func TestWaitingEventsShareNothing(t *testing.T) {
+	r := newReceiver(t)
+	r.hold = make(chan struct{})
+	w := start(t, r.URL)
+	labels := maps.Clone(byKustomization)
+	orders := cluster("orders", labels)
+	before := time.Now().Truncate(time.Second)
+	for range 2 {
+		w.recorder.Eventf(orders, nil, "Normal", "Step", "Step", "it happened")
+	}
+	after := time.Now()
+	labels["kustomize.toolkit.fluxcd.io/name"] = "other"
+	orders.Name = "other"
+	time.Sleep(1100 * time.Millisecond) // the time is in whole seconds
+	close(r.hold)
+	w.await("both", func() bool { return len(r.list()) == 2 })
+	for _, got := range r.list() {
+		if got.InvolvedObject.Name != "apps" || !strings.Contains(got.Message, "shop/orders") {
+			t.Errorf("%+v", got)
+		}
+		if at := got.Timestamp.Time; at.Before(before) || at.After(after) {
+			t.Errorf("it happened at %s, between %s and %s", at, before, after)
+		}
+	}
+}
+
+// What Flux cannot declare does not take space in the queue.
+func TestOthersDoNotWait(t *testing.T) {
+	r := newReceiver(t)
+	r.hold = make(chan struct{})
+	w := start(t, r.URL)
+	for range 2 * queueLength {
+		w.recorder.Eventf(cluster("by-hand", nil), nil, "Normal", "Step", "Step", "nothing to post")
+	}
+	w.recorder.Eventf(cluster("orders", byKustomization), nil, "Normal", "Step", "Step", "heard")
+	close(r.hold)
+	w.await("the event", func() bool { return len(r.list()) == 1 })
+	if n := testutil.ToFloat64(w.notifier.dropped); n != 0 {
+		t.Errorf("%v events are dropped", n)
 	}
 }
 
