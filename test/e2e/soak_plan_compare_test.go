@@ -74,6 +74,10 @@ func (c *committed) checkMade(e edit, p timedPlan, next *unstructured.Unstructur
 	began := time.Now()
 	generation, mark := c.getCluster().GetGeneration(), c.markPlace()
 	led, claims, changes := c.getCluster().CommonStatus().Primary, c.readClaims(), c.followPods()
+	recorded := c.getCluster().CommonStatus().WritePauses
+	if c.writer != nil {
+		c.writer.takeGap()
+	}
 	must(c.t, c.apply(next), "make the edit")
 	suspended, _, _ := unstructured.NestedBool(next.Object, "spec", "suspend")
 	c.awaitMade(e, generation, suspended)
@@ -89,69 +93,7 @@ func (c *committed) checkMade(e edit, p timedPlan, next *unstructured.Unstructur
 	if got, want := c.countLeaders(led, mark), p.successions(); got != want {
 		c.t.Errorf("another member led %d times, planned %d", got, want)
 	}
-	return fmt.Sprintf("  done in %5.1f s  ended %v begun %v%s", time.Since(began).Seconds(), wantEnded, wantBegun, c.comparePauses(p, began, r))
-}
-
-// comparePauses compares how often writes paused since a time with the plan, by what the
-// operator measured. It returns what to print of them, beside what the plan quotes.
-func (c *committed) comparePauses(p timedPlan, since time.Time, r *planComparison) string {
-	c.t.Helper()
-	want := map[v1alpha1.WritePauseEvent]int{}
-	for _, s := range p.Clusters[0].Steps {
-		switch {
-		case !s.WritesPause:
-		case s.Successor:
-			want[v1alpha1.WritePauseSwitchover]++
-		default:
-			want[v1alpha1.WritePauseRestart]++
-		}
-	}
-	missing := func(measured map[v1alpha1.WritePauseEvent][]v1alpha1.WritePause) bool {
-		return slices.ContainsFunc(v1alpha1.WritePauseEvents, func(e v1alpha1.WritePauseEvent) bool {
-			return len(measured[e]) < min(want[e], v1alpha1.MaxWritePauses)
-		})
-	}
-	measured := c.readPauses(since)
-	for deadline := time.Now().Add(settlePeriod); missing(measured) && time.Now().Before(deadline); measured = c.readPauses(since) {
-		time.Sleep(pollInterval) // the end of a pause may be recorded after the edit is rolled out
-	}
-	text := ""
-	for _, event := range v1alpha1.WritePauseEvents {
-		if got := len(measured[event]); got != min(want[event], v1alpha1.MaxWritePauses) {
-			c.t.Errorf("%d pauses by %s, planned %d: %+v", got, event, want[event], measured[event])
-		}
-		for _, one := range measured[event] {
-			text += fmt.Sprintf("  %s %.1f s%s", event, one.Duration.Seconds(), r.judgePause(p, one))
-		}
-	}
-	return text
-}
-
-// readPauses are the pauses since a time that the status has, by event.
-func (c *committed) readPauses(since time.Time) map[v1alpha1.WritePauseEvent][]v1alpha1.WritePause {
-	c.t.Helper()
-	found := map[v1alpha1.WritePauseEvent][]v1alpha1.WritePause{}
-	for _, one := range c.getCluster().CommonStatus().WritePauses {
-		if !one.Time.Time.Before(since.Truncate(time.Second)) {
-			found[one.Event] = append(found[one.Event], one)
-		}
-	}
-	return found
-}
-
-// judgePause says whether a pause is in the range that the plan quoted.
-func (r *planComparison) judgePause(p timedPlan, one v1alpha1.WritePause) string {
-	i := slices.IndexFunc(p.Clusters[0].Pauses, func(q quotedPause) bool { return q.Event == one.Event })
-	if i < 0 {
-		return " (never measured before)"
-	}
-	quoted := p.Clusters[0].Pauses[i]
-	if s := one.Duration.Seconds(); s >= quoted.Least && s <= quoted.Most {
-		r.inside++
-		return fmt.Sprintf(" (quoted %.0f–%.0f s)", quoted.Least, quoted.Most)
-	}
-	r.outside++
-	return fmt.Sprintf(" (OUTSIDE of the quoted %.0f–%.0f s)", quoted.Least, quoted.Most)
+	return fmt.Sprintf("  done in %5.1f s  ended %v begun %v%s", time.Since(began).Seconds(), wantEnded, wantBegun, c.comparePauses(p, recorded, r))
 }
 
 // podsThatEnd are those of restarts and of members that leave, in order.
