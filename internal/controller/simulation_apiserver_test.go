@@ -65,12 +65,21 @@ type simulation struct {
 	insights []agentapi.Insight
 	// measured is what the first member measured of its database; nil for nothing.
 	measured []agentapi.TuningSlot
+	// pauses are what was measured of writes.
+	pauses []agentclient.Pause
 	// also changes what agents say; nil for nothing.
 	also func(m *agentapi.Status)
 	// unpullable is why the database's image cannot be had; empty where it can.
 	unpullable string
 	// homeless is why the scheduler finds no node for members; empty where it does.
 	homeless string
+}
+
+// Pauses are what was measured of the cluster.
+func (s *simulation) Pauses(types.NamespacedName) []agentclient.Pause {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.pauses
 }
 
 // change has agents or the kubelet do something else from now on.
