@@ -28,6 +28,7 @@ TAGS := disable_grpc_modules
 CLUSTER := $(CURDIR)/bin/cluster
 KUBECTL = $(shell test -x $(STATE)/bin/kubernetes/kubectl && echo $(STATE)/bin/kubernetes/kubectl || echo kubectl)
 TOOL := go tool -modfile=$(CURDIR)/test/tools/go.mod
+TEST := GOTESTSUM='$(TOOL) gotestsum' $(CURDIR)/test/run-tests.sh
 say = @printf '\033[1m==> %s\033[0m\n' "$(1)"
 
 help: ## list the targets
@@ -70,22 +71,20 @@ lint: ## golangci-lint with the import direction (minutes when its cache is cold
 
 unit: ## tests that need nothing but Go
 	$(call say,unit tests)
-	@go test -timeout 30m ./...
-	@cd test && go test -timeout 30m ./dashboards/... ./docs/... ./faultplan/... ./gitops/... ./helm/... ./kustomization/... ./netns/... ./olm/... ./planci/... ./podprocess/... ./prometheus/... ./recording/... ./release/... ./shape/... ./toyengine/... ./waltail/... ./writehistory/...
-	@cd test/cluster && go test ./...
+	@$(TEST) unit -timeout 30m ./...
+	@cd test && $(TEST) unit-tools -timeout 30m ./dashboards/... ./docs/... ./faultplan/... ./gitops/... ./helm/... ./kustomization/... ./netns/... ./olm/... ./planci/... ./podprocess/... ./prometheus/... ./recording/... ./release/... ./shape/... ./toyengine/... ./waltail/... ./writehistory/...
+	@cd test/cluster && $(TEST) unit-cluster ./...
 
 api-test: $(CLUSTER) ## tests against a real API server (builds Kubernetes once: about five minutes)
 	$(call say,API server tests; the first time Kubernetes is built for them (about five minutes))
-	@KUBE_CACHE_MUTATION_DETECTOR=true KUBEBUILDER_ASSETS=$$($(CLUSTER) assets) go test -tags apiserver -parallel 6 -timeout 30m ./internal/apply/ ./internal/controller/ ./internal/plugin/ ./internal/agent/primarylease/
-	@cd test && KUBEBUILDER_ASSETS=$$($(CLUSTER) assets) go test -tags apiserver -timeout 30m ./gitops/ ./toyengine/
+	@KUBE_CACHE_MUTATION_DETECTOR=true KUBEBUILDER_ASSETS=$$($(CLUSTER) assets) $(TEST) api-test -tags apiserver -parallel 6 -timeout 30m ./internal/apply/ ./internal/controller/ ./internal/plugin/ ./internal/agent/primarylease/
+	@cd test && KUBEBUILDER_ASSETS=$$($(CLUSTER) assets) $(TEST) api-test-tools -tags apiserver -timeout 30m ./gitops/ ./toyengine/
 
 etcd-test: $(CLUSTER) ## test the etcd agent with real etcd of ETCD_VERSIONS (a minute each; the first build takes another)
 	$(call say,tests with etcd $(ETCD_VERSIONS))
 	@for version in $(ETCD_VERSIONS); do \
 		programs=$$($(CLUSTER) etcd $$version); \
-		HOLDFAST_ETCD=$$programs $(TOOL) gotestsum --format pkgname --hide-summary all --jsonfile bin/etcd-test.json -- \
-			-tags etcd -count=1 -parallel 5 -timeout 10m -run Real ./internal/agent/etcd/ ./internal/engine/etcd/ ./internal/backup/etcd/ ./internal/restore/etcd/ \
-			|| { test/report-failures.sh bin/etcd-test.json; exit 1; }; \
+		HOLDFAST_ETCD=$$programs $(TEST) etcd-test-$$version -tags etcd -count=1 -parallel 5 -timeout 10m -run Real ./internal/agent/etcd/ ./internal/engine/etcd/ ./internal/backup/etcd/ ./internal/restore/etcd/; \
 	done
 
 postgres-test: $(CLUSTER) ## test the PostgreSQL agent and Jobs with real PostgreSQL of POSTGRES_MAJORS (many minutes each; needs root); FOCUS=regexp for some
@@ -97,7 +96,7 @@ postgres-test: $(CLUSTER) ## test the PostgreSQL agent and Jobs with real Postgr
 mysql-test: $(CLUSTER) ## test MySQL's agent, its layers and its Jobs with real groups of three (about 25 minutes, and 4 GiB of memory)
 	$(call say,tests with MySQL $(MYSQL_VERSION))
 	@programs=$$($(CLUSTER) mysql $(MYSQL_VERSION)); \
-	HOLDFAST_MYSQL=$$programs HOLDFAST_MYSQL_EXPORTER=$$($(CLUSTER) programs prometheus-mysqld-exporter) go test -tags mysql -count=1 -p 1 -timeout 60m -run Real ./internal/agent/mysql/... ./internal/mysqlgtid/ ./internal/binlog/ ./internal/restore/mysql/ ./internal/forecast/settings/
+	HOLDFAST_MYSQL=$$programs HOLDFAST_MYSQL_EXPORTER=$$($(CLUSTER) programs prometheus-mysqld-exporter) $(TEST) mysql-test -tags mysql -count=1 -p 1 -timeout 60m -run Real ./internal/agent/mysql/... ./internal/mysqlgtid/ ./internal/binlog/ ./internal/restore/mysql/ ./internal/forecast/settings/
 
 argocd-test: $(CLUSTER) ## test with Argo CD's own health, actions, comparison and controller code (the first build takes minutes)
 	$(call say,tests with the code of Argo CD)

@@ -10,18 +10,14 @@ import (
 	"testing"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
-	"k8s.io/apimachinery/pkg/types"
-	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/yaml"
-
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
 )
 
 const (
 	// recommendationTimeout is for members to measure for ten minutes, and to report that.
 	recommendationTimeout = 16 * time.Minute
+	// recommendationGoes is for a pass of the operator: less than until a member reports.
+	recommendationGoes = 20 * time.Second
 	// loadInterval is between two bursts of a load.
 	loadInterval = 15 * time.Second
 )
@@ -36,14 +32,11 @@ var tuningBurst = []string{
 
 // TestSoakPostgresRecommendations: a cluster whose max_wal_size and work_mem are too small for
 // its load gets both recommended, with the evidence. The patches that the plugin writes are
-// taken, and each recommendation goes. It takes a quarter of an hour: members report what
-// they measured every ten minutes.
+// committed, Flux applies them, and each recommendation goes. It takes a quarter of an hour:
+// members report what they measured every ten minutes.
 func TestSoakPostgresRecommendations(t *testing.T) {
-	c := newCluster(t, 2, func(obj *v1alpha1.PostgresCluster) {
-		obj.Spec.Parameters = map[string]string{"max_wal_size": "64MB", "min_wal_size": "32MB", "work_mem": "1MB"}
-		obj.Spec.Resources.Limits = corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("512Mi")}
-	})
-	c.waitReady()
+	d := deliverCluster(t, nil, "replicas: 2", "parameters: {max_wal_size: 64MB, min_wal_size: 32MB, work_mem: 1MB}", "resources: {limits: {memory: 512Mi}}")
+	c := d.c
 	c.pluginPrints(0, []string{"recommend", c.name}, "Nothing is recommended.")
 	c.runSQL(leading, "create table wal_load (v text); create table spill_load as select md5(g::text) as v from generate_series(1, 60000) g")
 	stop := c.runLoad(tuningBurst)
@@ -55,28 +48,31 @@ func TestSoakPostgresRecommendations(t *testing.T) {
 		return nil
 	})
 	must(t, stop(), "run the load")
-	for _, r := range obj.Status.Recommendations {
+	for i, r := range obj.Status.Recommendations {
 		t.Logf("%s: %s, now %s: %s", r.Field, r.Value, r.Current, r.Evidence)
 		if evidence := want[r.Field]; evidence == "" || !strings.Contains(r.Evidence, evidence) {
 			t.Errorf("recommended is %+v", r)
 		}
 		c.pluginPrints(0, []string{"recommend", c.name}, r.Field, r.Current, r.Value, r.Evidence)
-		c.followRecommendation(r)
+		d.commitRecommendation(i, r)
 	}
 	c.pluginPrints(0, []string{"recommend", c.name}, "Nothing is recommended.")
 }
 
-// followRecommendation declares the most urgent setting by the patch that the plugin writes,
-// and waits until the database has it, and the recommendation is gone.
-func (c *cluster) followRecommendation(r v1alpha1.RecommendationStatus) {
-	c.t.Helper()
-	patch := c.pluginPrints(0, []string{"recommend", c.name, "-o", "patch"}, r.Evidence)
-	body, err := yaml.YAMLToJSON([]byte(patch))
-	must(c.t, err, "read the patch")
-	obj := c.getCluster()
-	must(c.t, env.client.Patch(c.t.Context(), obj, client.RawPatch(types.MergePatchType, body)), "apply the patch")
-	c.waitReady()
-	c.waitFor(readyTimeout, r.Field+" is recommended no longer", func(obj *v1alpha1.PostgresCluster) error {
+// commitRecommendation commits the patch that the plugin writes for the most urgent setting,
+// as the guide says, and waits until Flux has applied it, the database has the value, and the
+// recommendation is gone: at once, before a member measures anything with it.
+func (d *delivery) commitRecommendation(n int, r v1alpha1.RecommendationStatus) {
+	d.t.Helper()
+	lines := []string{"patches:"}
+	for i := range n + 1 {
+		lines = append(lines, fmt.Sprintf("- {path: tuning-%d.yaml, target: {kind: PostgresCluster, name: %s}}", i, d.c.name))
+	}
+	d.k.waitReady(d.commitFiles("take a recommendation", map[string]string{
+		"kustomization.yaml":             kustomizationFile("orders.yaml", lines...),
+		fmt.Sprintf("tuning-%d.yaml", n): d.c.pluginPrints(0, []string{"recommend", d.c.name, "-o", "patch"}, r.Evidence),
+	}))
+	d.c.waitFor(recommendationGoes, r.Field+" is recommended no longer", func(obj *v1alpha1.PostgresCluster) error {
 		for _, now := range obj.Status.Recommendations {
 			if now.Field == r.Field {
 				return fmt.Errorf("%+v", now)
@@ -85,8 +81,8 @@ func (c *cluster) followRecommendation(r v1alpha1.RecommendationStatus) {
 		return nil
 	})
 	name := strings.TrimPrefix(r.Field, "spec.parameters.")
-	eventually(c.t, readyTimeout, name+" is in force", func(context.Context) error {
-		if got := c.runSQL(leading, "show "+name); got != r.Value {
+	eventually(d.t, readyTimeout, name+" is in force", func(context.Context) error {
+		if got := d.c.runSQL(leading, "show "+name); got != r.Value {
 			return fmt.Errorf("%s is %s, want %s", name, got, r.Value)
 		}
 		return nil

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"log/slog"
+	"reflect"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -58,6 +59,9 @@ func TestRecord(t *testing.T) {
 			s.Peaks["connections"] != want.peak || s.Settings["work_mem"] != want.setting {
 			t.Errorf("slot %d: %+v, want %+v", i, s, want)
 		}
+	}
+	if again := r.Report().Slots; !reflect.DeepEqual(slots, again) {
+		t.Errorf("asked again it reports %+v, and before %+v", again, slots)
 	}
 }
 
