@@ -112,10 +112,10 @@ func (c *Controller) Stop() { c.stop() }
 func end(command *exec.Cmd, ended chan error) {
 	_ = command.Process.Signal(os.Interrupt)
 	select {
-	case <-ended:
+	case _ = <-ended:
 	case <-time.After(stopTimeout):
 		_ = command.Process.Kill()
-		<-ended
+		_ = <-ended
 	}
 }
 
