@@ -289,7 +289,7 @@ func TestDeadReceiver(t *testing.T) {
 	}
 	server := &http.Server{Handler: r, ReadHeaderTimeout: time.Second}
 	go func() { _ = server.Serve(listener) }()
-	t.Cleanup(func() { server.Close() })
+	t.Cleanup(func() { _ = server.Close() })
 	w.recorder.Eventf(orders, nil, "Normal", "Step", "Step", "heard")
 	w.await("the next", func() bool { return len(r.list()) == 1 })
 	if got := r.list()[0].Message; !strings.HasSuffix(got, "heard") {

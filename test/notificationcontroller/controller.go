@@ -93,8 +93,11 @@ func (c *Controller) Start() {
 	if err := command.Start(); err != nil {
 		c.t.Fatalf("start the notification-controller: %v", err)
 	}
-	ended := make(chan error, 1)
-	go func() { ended <- command.Wait() }()
+	ended := make(chan struct{})
+	go func() {
+		_ = command.Wait()
+		close(ended)
+	}()
 	c.stop = sync.OnceFunc(func() { end(command, ended) })
 	c.t.Cleanup(func() {
 		c.stop()
@@ -109,7 +112,7 @@ func (c *Controller) Start() {
 func (c *Controller) Stop() { c.stop() }
 
 // end ends the process, and waits until it is gone.
-func end(command *exec.Cmd, ended chan error) {
+func end(command *exec.Cmd, ended chan struct{}) {
 	_ = command.Process.Signal(os.Interrupt)
 	select {
 	case <-ended:

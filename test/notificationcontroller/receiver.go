@@ -37,7 +37,7 @@ func (r *Receiver) Listen(t *testing.T, address string) string {
 	}
 	server := &http.Server{Handler: r, ReadHeaderTimeout: readTimeout}
 	go server.Serve(listener) //nolint:errcheck // it ends with the test
-	t.Cleanup(func() { server.Close() })
+	t.Cleanup(func() { _ = server.Close() })
 	return "http://" + listener.Addr().String() + "/"
 }
 
