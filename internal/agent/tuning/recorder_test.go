@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"log/slog"
-	"reflect"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -44,6 +43,7 @@ func TestRecord(t *testing.T) {
 	} {
 		r.Record(noon.Add(step.at), step.s)
 	}
+	r.Report() // changes nothing
 	slots := r.Report().Slots
 	if len(slots) != 2 {
 		t.Fatalf("%+v", slots)
@@ -59,9 +59,6 @@ func TestRecord(t *testing.T) {
 			s.Peaks["connections"] != want.peak || s.Settings["work_mem"] != want.setting {
 			t.Errorf("slot %d: %+v, want %+v", i, s, want)
 		}
-	}
-	if again := r.Report().Slots; !reflect.DeepEqual(slots, again) {
-		t.Errorf("asked again it reports %+v, and before %+v", again, slots)
 	}
 }
 
