@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
 	"github.com/holdfast-db/holdfast/test/notificationcontroller"
@@ -66,7 +67,14 @@ func TestSoakNotifications(t *testing.T) {
 // declare.
 func createAlert(t *testing.T, namespace, address string) {
 	t.Helper()
-	must(t, env.client.Create(t.Context(), notificationcontroller.NewProvider(namespace, "chat", address)), "create a Provider")
+	provider := notificationcontroller.NewProvider(namespace, "chat", address)
+	must(t, env.client.Create(t.Context(), provider), "create a Provider")
+	t.Cleanup(func() { // the controller, which would let it go, has ended by then
+		err := mergePatch(`{"metadata":{"finalizers":null}}`)(context.Background(), provider, "e2e")
+		if client.IgnoreNotFound(err) != nil {
+			t.Errorf("let the Provider go: %v", err)
+		}
+	})
 	alert := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{
 		"providerRef": map[string]any{"name": "chat"}, "eventSeverity": "info",
 		"eventSources": []any{map[string]any{"kind": "Kustomization", "name": "*"}},
