@@ -11,10 +11,8 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
@@ -72,20 +70,14 @@ func (i *imports) step(ctx context.Context, s *simulation, pod *corev1.Pod) erro
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	program := i.programs[pod.UID]
-	switch {
-	case pod.DeletionTimestamp != nil && program.goesOn():
+	if pod.DeletionTimestamp != nil && program.goesOn() {
 		i.wantKeptOut(ctx, s, program)
 		return nil
-	case pod.DeletionTimestamp != nil:
-		return s.kubelet.Delete(ctx, pod, client.GracePeriodSeconds(0), client.Preconditions{UID: &pod.UID})
-	case pod.Spec.NodeName == "":
-		return s.kubelet.SubResource("binding").Create(ctx, pod, &corev1.Binding{
-			ObjectMeta: metav1.ObjectMeta{Name: pod.Name, Namespace: pod.Namespace}, Target: corev1.ObjectReference{Kind: "Node", Name: nodeName}})
-	case pod.Status.Phase == corev1.PodPending || pod.Status.Phase == "":
-		return s.startPod(ctx, pod)
-	case pod.Status.Phase != corev1.PodRunning || !i.runs:
-		return nil
-	case program == nil:
+	}
+	if runs, err := s.advanceJobPod(ctx, pod); !runs || !i.runs {
+		return err
+	}
+	if program == nil {
 		return i.begin(s, pod)
 	}
 	i.wantKeptOut(ctx, s, program)
@@ -153,12 +145,7 @@ func (i *imports) wantKeptOut(ctx context.Context, s *simulation, program *impor
 
 // reportImport as the program does, with the rights that its pod has.
 func reportImport(ctx context.Context, s *simulation, pod *corev1.Pod, task agentapi.ImportTask, run importer.Run) error {
-	config := rest.CopyConfig(s.world.Config)
-	config.Impersonate = rest.ImpersonationConfig{
-		UserName: "system:serviceaccount:" + pod.Namespace + ":" + pod.Spec.ServiceAccountName,
-		Groups:   []string{"system:serviceaccounts", "system:serviceaccounts:" + pod.Namespace, "system:authenticated"},
-	}
-	as, err := kubernetes.NewForConfig(config)
+	as, err := kubernetes.NewForConfig(s.actAsPod(pod))
 	if err != nil {
 		return err
 	}
