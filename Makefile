@@ -211,7 +211,7 @@ chaos: cluster deploy ## random faults under load for CHAOS=30m, those of SEED=n
 
 bench: cluster deploy etcd-images mysql-images ## measure and print tables (about 80 minutes)
 	$(call say,benchmarks)
-	@KUBEBUILDER_ASSETS=$$($(CLUSTER) assets) go test -tags bench -count=1 -timeout 40m -run '^TestBench' -v ./internal/bench/
+	@KUBEBUILDER_ASSETS=$$($(CLUSTER) assets) TAGS="$(TAGS)" go test -tags bench -count=1 -timeout 6h -run '^TestBench' -v ./internal/bench/
 	@cd test && go test -tags 'e2e soak bench' -count=1 -timeout 3h -run '^TestBench' -v ./e2e/...
 
 # Tests without the local cluster run beside the builds that it needs: those

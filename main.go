@@ -157,9 +157,12 @@ type managerOptions struct {
 	mysqlRepository               string
 	etcdRepository                string
 	concurrent, concurrentBackups int
-	gracePeriod                   time.Duration
-	leader                        leaderelection.Options
-	log                           logger.Options
+	// qps and burst limit the requests to the API server.
+	qps         float32
+	burst       int
+	gracePeriod time.Duration
+	leader      leaderelection.Options
+	log         logger.Options
 }
 
 func managerCommand() *cobra.Command {
@@ -181,6 +184,8 @@ func managerCommand() *cobra.Command {
 	f.StringVar(&o.etcdRepository, "etcd-image-repository", "quay.io/coreos/etcd", "repository that etcd versions are looked up in")
 	f.IntVar(&o.concurrent, "concurrent", 4, "clusters that are reconciled at the same time")
 	f.IntVar(&o.concurrentBackups, "concurrent-backups", 20, "backups that are made at the same time, of all clusters; 0 for any number")
+	f.Float32Var(&o.qps, "kube-api-qps", 200, "requests per second that the operator sends to the API server, over a longer time")
+	f.IntVar(&o.burst, "kube-api-burst", 400, "requests that it may send at once")
 	f.DurationVar(&o.gracePeriod, "graceful-shutdown-timeout", 20*time.Second, "time for passes under way to end before the operator stops")
 	o.leader.BindFlags(f)
 	o.log.BindFlags(f)
@@ -201,7 +206,7 @@ func (o *managerOptions) runManager(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("no cluster to talk to: %w", err)
 	}
-	config.QPS, config.Burst = 200, 400
+	config.QPS, config.Burst = o.qps, o.burst
 	if err := o.waitForAPIServer(ctx, config, scheme, log); err != nil {
 		return err
 	}

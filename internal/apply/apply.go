@@ -16,7 +16,7 @@ import (
 
 // Options of an Applier.
 type Options struct {
-	// Clock for backoffs and the hourly backstop. Default: the real one.
+	// Clock for backoffs and the daily backstop. Default: the real one.
 	Clock clock.PassiveClock
 	// Registerer takes holdfast_drift_total and holdfast_apply_total.
 	// Default: they are not registered.

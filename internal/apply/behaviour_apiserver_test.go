@@ -69,10 +69,10 @@ func TestSteadyObjectsCostNoRequests(t *testing.T) {
 	if diff := cmp.Diff([]string(nil), w.Requests.TakeRequests()); diff != "" {
 		t.Errorf("requests of ten passes (-want +got):\n%s", diff)
 	}
-	w.clock.SetTime(w.clock.Now().Add(70 * time.Minute))
+	w.clock.SetTime(w.clock.Now().Add(27 * time.Hour))
 	w.settleSyncs()
 	if real, dry := countApplies(w.Requests.TakeRequests()); real != len(w.req.Objects) || dry != 0 {
-		t.Errorf("backstop after more than an hour: %d applies and %d dry runs, want one apply of each of %d objects", real, dry, len(w.req.Objects))
+		t.Errorf("backstop after more than a day: %d applies and %d dry runs, want one apply of each of %d objects", real, dry, len(w.req.Objects))
 	}
 }
 

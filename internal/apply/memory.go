@@ -103,7 +103,7 @@ type reverts struct {
 }
 
 const (
-	backstopInterval = time.Hour
+	backstopInterval = 24 * time.Hour
 	firstBackoff     = 5 * time.Second
 	longestBackoff   = 5 * time.Minute
 	// freeReverts is how often in a row drift of an object is put back at once,
@@ -119,11 +119,16 @@ const (
 	unseenPeriod = time.Second
 )
 
-// nextBackstop is an hour from now, up to a tenth earlier or later, so that
-// clusters do not all come at once.
+// nextBackstop is a day from now, up to a tenth earlier or later, so that clusters do
+// not all come at once.
 func nextBackstop(now time.Time) time.Time {
 	spread := backstopInterval / 10
 	return now.Add(backstopInterval - spread + rand.N(2*spread)) //nolint:gosec // no secret
+}
+
+// spreadBackstop is at any time of the next day.
+func spreadBackstop(now time.Time) time.Time {
+	return now.Add(rand.N(backstopInterval)) //nolint:gosec // no secret
 }
 
 // backoffAfter doubles from five seconds to five minutes.

@@ -177,7 +177,7 @@ func (p *pass) isDry(d *desired, r *record) bool {
 
 // applyFirst deals with a name that we never applied to, or that our object lost.
 func (p *pass) applyFirst(ctx context.Context, d *desired, lost *record) error { //nolint:gocyclo // an ordered switch: first match wins
-	found, err := p.readMetadata(ctx, d.id)
+	found, err := p.findMetadata(ctx, d, lost)
 	switch {
 	case err != nil:
 		return err
@@ -212,6 +212,10 @@ func (p *pass) applyFirst(ctx context.Context, d *desired, lost *record) error {
 	}
 	if lost != nil {
 		r.reverts, r.contest = lost.reverts, lost.contest
+	} else if unchanged, err := p.isUnchanged(d, r, live); err != nil {
+		return err
+	} else if unchanged {
+		return p.adoptUnchanged(d, r, live)
 	}
 	if !p.isDry(d, r) {
 		if err := p.restoreLabels(ctx, d, r, live); err != nil || p.left[d.id] {

@@ -85,7 +85,7 @@ type Result struct {
 	// Tolerated are fields that no manager owns and that stay.
 	Tolerated []Tolerated
 	// RetryAfter is when to call Sync again for the sake of backoffs and the
-	// hourly backstop; 0 when nothing is due before the next event.
+	// daily backstop; 0 when nothing is due before the next event.
 	RetryAfter time.Duration
 }
 

@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"net/http"
 	"strings"
@@ -17,8 +18,10 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes/scheme"
 	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/workqueue"
@@ -27,6 +30,7 @@ import (
 
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
 	"github.com/holdfast-db/holdfast/internal/agentapi"
+	"github.com/holdfast-db/holdfast/internal/backup"
 	"github.com/holdfast-db/holdfast/internal/pki"
 )
 
@@ -38,9 +42,11 @@ const nodeName = "simulated"
 type agents struct {
 	t      *testing.T
 	client client.Client
-	cache  cache.Cache
-	host   string
-	queue  workqueue.TypedRateLimitingInterface[types.NamespacedName]
+	// reports are written by programs in pods.
+	reports dynamic.Interface
+	cache   cache.Cache
+	host    string
+	queue   workqueue.TypedRateLimitingInterface[types.NamespacedName]
 
 	mu    sync.Mutex
 	pairs map[string]*tls.Certificate
@@ -56,10 +62,13 @@ func (p *plane) startAgents() *agents {
 		t: t, client: p.client, host: address(t), pairs: map[string]*tls.Certificate{}, news: map[string]chan struct{}{},
 		queue: workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[types.NamespacedName]()),
 	}
+	var err error
+	if a.reports, err = dynamic.NewForConfig(p.config); err != nil {
+		t.Fatal(err)
+	}
 	if err := p.client.Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: nodeName}}); err != nil {
 		t.Fatal(err)
 	}
-	var err error
 	if a.cache, err = cache.New(p.config, cache.Options{Scheme: scheme.Scheme}); err != nil {
 		t.Fatal(err)
 	}
@@ -67,6 +76,7 @@ func (p *plane) startAgents() *agents {
 	for _, obj := range []client.Object{&corev1.ConfigMap{}, &corev1.Secret{}} {
 		a.onChange(obj, a.announceChange)
 	}
+	p.progress.follow(a)
 	go func() { _ = a.cache.Start(t.Context()) }()
 	if !a.cache.WaitForCacheSync(t.Context()) {
 		t.Fatal("the cache did not start")
@@ -135,6 +145,8 @@ func (a *agents) advancePod(ctx context.Context, name types.NamespacedName) erro
 		return client.IgnoreNotFound(err)
 	}
 	switch {
+	case pod.Status.Phase == corev1.PodSucceeded && pod.DeletionTimestamp == nil:
+		return nil
 	case pod.DeletionTimestamp != nil:
 		return client.IgnoreNotFound(a.client.Delete(ctx, pod, client.GracePeriodSeconds(0)))
 	case pod.Spec.NodeName == "":
@@ -155,11 +167,34 @@ func (a *agents) advancePod(ctx context.Context, name types.NamespacedName) erro
 				Name: c.Name, Image: c.Image, Ready: true, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}})
 		}
 		return a.client.Status().Patch(ctx, running, client.MergeFrom(pod))
+	case pod.Labels[v1alpha1.LabelBackup] != "":
+		return a.endBackup(ctx, pod)
 	case pod.Labels[v1alpha1.LabelRole] == "":
 		label := fmt.Sprintf(`{"apiVersion":"v1","kind":"Pod","metadata":{"name":%q,"labels":{%q:%q}}}`, pod.Name, v1alpha1.LabelRole, v1alpha1.RolePrimary)
 		return a.client.Patch(ctx, pod.DeepCopy(), client.RawPatch(types.ApplyPatchType, []byte(label)), client.FieldOwner(v1alpha1.AgentFieldManager))
 	}
 	return nil
+}
+
+// endBackup lets the program of a backup's pod report that all is stored, and end.
+func (a *agents) endBackup(ctx context.Context, pod *corev1.Pod) error {
+	container := pod.Spec.Containers[0]
+	var task agentapi.BackupTask
+	if err := json.Unmarshal([]byte(container.Env[0].Value), &task); err != nil {
+		return err
+	}
+	run := v1alpha1.BackupRun{Pod: pod.Name, Step: v1alpha1.BackupStepDone, Progress: "100%", Result: &v1alpha1.BackupResult{
+		Size: resource.MustParse("12Mi"), DataSize: resource.MustParse("40Mi"), Version: "17.4", EndPosition: "0/3000000", Manifest: "m", Checksum: "sha256:0",
+	}}
+	reporter := &backup.Object{Client: a.reports, Task: task, Log: slog.New(slog.DiscardHandler), Cancel: func(error) {}}
+	if err := reporter.ReportEnd(ctx, run); err != nil {
+		return err
+	}
+	done := pod.DeepCopy()
+	done.Status.Phase = corev1.PodSucceeded
+	done.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: container.Name, Image: container.Image,
+		State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{Reason: "Completed"}}}}
+	return a.client.Status().Patch(ctx, done, client.MergeFrom(pod))
 }
 
 // announceChange wakes what waits for news of a namespace.

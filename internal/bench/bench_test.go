@@ -3,6 +3,7 @@
 package bench
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net"
@@ -15,7 +16,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/fluxcd/pkg/runtime/conditions"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -31,6 +31,8 @@ const (
 	perNamespace = 10
 	// mostSamples of drift that are made one after the other.
 	mostSamples = 300
+	// steadyFor without a pass, the operator has nothing left to do.
+	steadyFor = 5 * time.Second
 	// steadyRounds of forced passes over every cluster.
 	steadyRounds = 5
 	// rounds of samples on a single cluster: drift that comes back more often
@@ -40,16 +42,17 @@ const (
 	inTime = "p99 < 1 s"
 )
 
-// TestBenchOperator measures drift with one cluster and with many, and what
-// the operator takes while nothing happens.
+// TestBenchOperator measures drift with one cluster and with more and more of them,
+// and what the operator takes while nothing happens.
 func TestBenchOperator(t *testing.T) {
-	many := clusterCount(t)
+	stages := clusterCounts(t)
 	p := startPlane(t)
 	binary, address := p.buildBinary(), freeAddress(t)
 	p.startAgents()
-	r := &report{t: t}
+	r := &report{t: t, counts: append([]int{1}, stages...), cells: map[cell]string{}}
 	t.Cleanup(r.publishTable)
 
+	r.count = 1
 	p.createClusters(0, 1)
 	var alone []time.Duration
 	for range rounds {
@@ -63,38 +66,42 @@ func TestBenchOperator(t *testing.T) {
 		}
 		o.stop()
 	}
-	r.addLatency("Drift put back, 1 cluster", inTime, alone)
+	r.addLatency(driftRow, inTime, alone)
 
-	o := p.startOperator(binary, address)
-	began := time.Now()
-	p.createClusters(1, many)
-	p.awaitReady(many)
-	r.addRow(fmt.Sprintf("%d clusters created, until all are Ready", many), time.Since(began).Round(time.Second).String(), "")
-	p.awaitSteady(o)
-	p.measureIdle(o, r, many)
-	p.measureSteady(o, r, many)
-
-	var busy []time.Duration
-	for i := range min(many, mostSamples) {
-		busy = append(busy, p.measureDrift(i*many/min(many, mostSamples), "-rw"))
+	o, present := p.startOperator(binary, address), 1
+	for _, many := range stages {
+		r.count = many
+		p.measureCreation(o, r, present, many)
+		present = many
+		p.measureIdle(o, r, many)
+		p.measureSteady(o, r, many)
+		var busy []time.Duration
+		for i := range min(many, mostSamples) {
+			busy = append(busy, p.measureDrift(i*many/min(many, mostSamples), "-rw"))
+		}
+		r.addLatency(driftRow, inTime, busy)
+		p.measureStormLoad(o, r, many)
+		r.addRow("Memory after that", mebibytes(o.readMetrics()["process_resident_memory_bytes"]), "")
+		o.stop()
+		o = p.measureRestart(r, binary, address, many)
 	}
-	r.addLatency(fmt.Sprintf("Drift put back, %d clusters", many), inTime, busy)
-	r.addLatency(fmt.Sprintf("Drift of %d clusters at the same time", many), "", p.measureStorm(many))
-	r.addRow("Memory after that", mebibytes(o.readMetrics()["process_resident_memory_bytes"])+" resident", "")
 }
 
-// clusterCount is how many there are in the end.
-func clusterCount(t *testing.T) int {
+const driftRow = "Drift reverted"
+
+// clusterCounts are the numbers of clusters to measure with, in ascending order.
+func clusterCounts(t *testing.T) []int {
 	t.Helper()
-	text := os.Getenv("BENCH_CLUSTERS")
-	if text == "" {
-		return 1000
+	text := cmp.Or(os.Getenv("BENCH_CLUSTERS"), "1000")
+	var counts []int
+	for _, word := range strings.Split(text, ",") {
+		n, err := strconv.Atoi(word)
+		if err != nil || n < 2 || len(counts) > 0 && n <= counts[len(counts)-1] {
+			t.Fatalf("BENCH_CLUSTERS=%s: numbers above 1, in ascending order, with commas between them", text)
+		}
+		counts = append(counts, n)
 	}
-	n, err := strconv.Atoi(text)
-	if err != nil || n < 2 {
-		t.Fatalf("BENCH_CLUSTERS=%s is no number above 1", text)
-	}
-	return n
+	return counts
 }
 
 func freeAddress(t *testing.T) string {
@@ -134,35 +141,36 @@ func (p *plane) createClusters(from, to int) {
 
 func (p *plane) awaitReady(n int) {
 	p.t.Helper()
-	p.awaitCondition(fmt.Sprintf("%d clusters are Ready", n), func(ctx context.Context) bool {
-		var list v1alpha1.PostgresClusterList
-		if err := p.client.List(ctx, &list); err != nil {
-			p.t.Fatal(err)
+	p.awaitCondition(fmt.Sprintf("%d clusters are Ready", n), func(context.Context) bool { return p.progress.countReady() >= n })
+}
+
+// awaitPasses waits for a number of passes, and reads it so seldom that reading, which
+// costs the more the more clusters there are, takes no more than a tenth of a core.
+func (p *plane) awaitPasses(o *operator, what string, holds func(passes float64) bool) {
+	p.t.Helper()
+	p.awaitCondition(what, func(context.Context) bool {
+		began := time.Now()
+		held := holds(o.readMetrics()["controller_runtime_reconcile_total"])
+		if !held {
+			time.Sleep(10 * time.Since(began))
 		}
-		count := 0
-		for i := range list.Items {
-			c := &list.Items[i]
-			if c.Status.ObservedGeneration == c.Generation && conditions.IsTrue(c, v1alpha1.ConditionReady) {
-				count++
-			}
-		}
-		if count < n {
-			time.Sleep(time.Second)
-		}
-		return count >= n
+		return held
 	})
 }
 
-// awaitSteady waits until the operator makes no pass for a while.
-func (p *plane) awaitSteady(o *operator) {
+// awaitSteady waits until the operator makes no pass for a while, but for those that
+// a few of thousands of clusters are due for at any time. It returns when that began.
+func (p *plane) awaitSteady(o *operator) time.Time {
 	p.t.Helper()
 	last, since := -1.0, time.Now()
-	p.awaitCondition("no passes", func(context.Context) bool {
-		if now := o.readMetrics()["controller_runtime_reconcile_total"]; now != last {
-			last, since = now, time.Now()
+	few := float64(p.progress.countReady() / 500)
+	p.awaitPasses(o, "no passes", func(passes float64) bool {
+		if passes > last+few || last < 0 {
+			last, since = passes, time.Now()
 		}
-		return time.Since(since) > 5*time.Second
+		return time.Since(since) > steadyFor
 	})
+	return since
 }
 
 // measureIdle is what the operator takes while nothing happens.
@@ -177,17 +185,19 @@ func (p *plane) measureIdle(o *operator, r *report, many int) {
 	r.addRow("CPU of a minute without changes", fmt.Sprintf("%.2f s", after["process_cpu_seconds_total"]-before["process_cpu_seconds_total"]), "")
 	r.addRow("Requests of a minute without changes", asked.String(), "0")
 	r.addRow("Watches opened again in that minute", watches.String(), "")
-	r.addRow(fmt.Sprintf("Memory, %d clusters", many), fmt.Sprintf("%s resident, %s of it live heap",
-		mebibytes(after["process_resident_memory_bytes"]), mebibytes(before["go_memstats_heap_alloc_bytes"])), "< 300 MiB")
+	r.addRow("Memory", mebibytes(after["process_resident_memory_bytes"]), "< 300 MiB with 1000")
+	r.addRow("Live heap", mebibytes(before["go_memstats_heap_alloc_bytes"]), "")
+	r.addRow("Memory of the API server", mebibytes(p.measureProcesses().of[apiServer].memory), "")
 	began := time.Now()
 	series := o.countSeries("holdfast_cluster_")
-	r.addRow(fmt.Sprintf("Scrape of %d clusters", many), fmt.Sprintf("%.1f series a cluster, %s", series/float64(many), time.Since(began).Round(time.Millisecond)), "12 series")
+	r.addRow("Series for each cluster", fmt.Sprintf("%.1f", series/float64(many)), "12")
+	r.addRow("Scrape", time.Since(began).Round(time.Millisecond).String(), "")
 }
 
 // measureSteady is what passes take that find nothing to do.
 func (p *plane) measureSteady(o *operator, r *report, many int) {
 	p.t.Helper()
-	class := &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: "bench"}, Provisioner: "example.com/none"}
+	class := &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("bench-%d", many)}, Provisioner: "example.com/none"}
 	if err := p.client.Create(p.t.Context(), class); err != nil {
 		p.t.Fatal(err)
 	}
@@ -201,7 +211,8 @@ func (p *plane) measureSteady(o *operator, r *report, many int) {
 	p.awaitSteady(o)
 	asked, watches := p.audit.takeRequests()
 	passes := after["controller_runtime_reconcile_total"] - before["controller_runtime_reconcile_total"]
-	r.addRow(fmt.Sprintf("Requests of %.0f steady passes", passes), asked.String(), "0")
+	r.addRow("Steady passes", fmt.Sprintf("%.0f", passes), "")
+	r.addRow("Requests of these passes", asked.String(), "0")
 	r.addRow("Watches opened again meanwhile", watches.String(), "")
 	r.addRow("CPU of a steady pass", fmt.Sprintf("%.2f ms", 1000*(after["process_cpu_seconds_total"]-before["process_cpu_seconds_total"])/passes), "")
 	if file := os.Getenv("BENCH_CPU"); file != "" {
@@ -221,9 +232,7 @@ func (p *plane) forcePass(o *operator, class *storagev1.StorageClass, many int) 
 	if err := p.client.Update(p.t.Context(), class); err != nil {
 		p.t.Fatal(err)
 	}
-	p.awaitCondition("a pass over every cluster", func(context.Context) bool {
-		return o.readMetrics()["controller_runtime_reconcile_total"] >= before+float64(many)
-	})
+	p.awaitPasses(o, "a pass over every cluster", func(passes float64) bool { return passes >= before+float64(many) })
 }
 
 // port that a Service should have.
@@ -330,16 +339,34 @@ func (p *plane) measureStorm(many int) []time.Duration {
 	return took
 }
 
-// report is a table; what is measured before something fails stands in it.
+// report is a table with a column for each number of clusters; what is measured before
+// something fails stands in it.
 type report struct {
-	t    *testing.T
-	rows []string
+	t      *testing.T
+	counts []int
+	// count is the number of clusters that there are now.
+	count int
+	rows  []string
+	cells map[cell]string
+	// targets of rows.
+	targets map[string]string
+}
+
+// cell is a place in the table.
+type cell struct {
+	row   string
+	count int
 }
 
 func (r *report) addRow(what, measured, target string) {
-	row := fmt.Sprintf("| %s | %s | %s |", what, measured, target)
-	r.t.Log(row)
-	r.rows = append(r.rows, row)
+	r.t.Logf("%d clusters: %s: %s", r.count, what, measured)
+	if !slices.Contains(r.rows, what) {
+		r.rows = append(r.rows, what)
+	}
+	if r.targets == nil {
+		r.targets = map[string]string{}
+	}
+	r.cells[cell{what, r.count}], r.targets[what] = measured, target
 }
 
 func (r *report) addLatency(what, target string, took []time.Duration) {
@@ -353,9 +380,21 @@ func (r *report) addLatency(what, target string, took []time.Duration) {
 // publishTable prints the table, and writes it where BENCH_REPORT says.
 func (r *report) publishTable() {
 	r.t.Helper()
-	head := []string{fmt.Sprintf("%d cores of %s, shared with the API server, etcd, the controller manager and the simulated members.", runtime.NumCPU(), runtime.GOARCH),
-		"", "| what | measured | target |", "|---|---|---|"}
-	text := strings.Join(append(head, r.rows...), "\n") + "\n"
+	head := []string{fmt.Sprintf("%d cores of %s, shared with the API server, etcd, the controller manager and the simulated members.", runtime.NumCPU(), runtime.GOARCH), ""}
+	columns := []string{"clusters"}
+	for _, n := range r.counts {
+		columns = append(columns, strconv.Itoa(n))
+	}
+	columns = append(columns, "target")
+	lines := append(head, formatRow(columns), "|"+strings.Repeat("---|", len(columns)))
+	for _, what := range r.rows {
+		row := []string{what}
+		for _, n := range r.counts {
+			row = append(row, r.cells[cell{what, n}])
+		}
+		lines = append(lines, formatRow(append(row, r.targets[what])))
+	}
+	text := strings.Join(lines, "\n") + "\n"
 	r.t.Log("\n" + text)
 	if file := os.Getenv("BENCH_REPORT"); file != "" {
 		if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
@@ -363,3 +402,5 @@ func (r *report) publishTable() {
 		}
 	}
 }
+
+func formatRow(cells []string) string { return "| " + strings.Join(cells, " | ") + " |" }

@@ -38,6 +38,7 @@ type plane struct {
 	config     *rest.Config
 	client     client.WithWatch
 	audit      *auditLog
+	progress   progress
 }
 
 // startPlane makes a control plane whose own controllers are not held back: the
@@ -54,6 +55,8 @@ func startPlane(t *testing.T) *plane {
 		CRDDirectoryPaths: []string{filepath.Join("..", "..", "config", "crd")}, ErrorIfCRDPathMissing: true,
 		ControlPlaneStartTimeout: 2 * time.Minute, ControlPlaneStopTimeout: time.Minute,
 	}
+	env.ControlPlane.Etcd = &envtest.Etcd{}
+	env.ControlPlane.Etcd.Configure().Set("quota-backend-bytes", "8589934592")
 	flags := env.ControlPlane.GetAPIServer().Configure()
 	flags.Set("authorization-mode", "RBAC").Set("shutdown-delay-duration", "0s").
 		Set("service-cluster-ip-range", "10.0.0.0/16"). // two addresses for each cluster
@@ -75,7 +78,7 @@ func startPlane(t *testing.T) *plane {
 	p.kubeconfig = p.newUser(env, operatorName)
 	p.runProgram("controller-manager", filepath.Join(os.Getenv("KUBEBUILDER_ASSETS"), "kube-controller-manager"),
 		"--kubeconfig="+p.newUser(env, "controller-manager"), "--leader-elect=false", "--secure-port=0", "--kube-api-qps=500", "--kube-api-burst=1000",
-		"--controllers=statefulset-controller,garbage-collector-controller,endpointslice-controller,disruption-controller,serviceaccount-controller")
+		"--controllers=statefulset-controller,garbage-collector-controller,endpointslice-controller,disruption-controller,serviceaccount-controller,job-controller")
 	return p
 }
 
@@ -132,11 +135,11 @@ type operator struct {
 	stop    func()
 }
 
-// buildBinary makes the operator's binary.
+// buildBinary makes the operator's binary, with the build tags that TAGS names.
 func (p *plane) buildBinary() string {
 	p.t.Helper()
 	binary := filepath.Join(p.dir, "holdfast")
-	cmd := exec.CommandContext(p.t.Context(), "go", "build", "-trimpath", "-o", binary, ".")
+	cmd := exec.CommandContext(p.t.Context(), "go", "build", "-trimpath", "-tags="+os.Getenv("TAGS"), "-ldflags=-s -w", "-o", binary, ".")
 	cmd.Dir = filepath.Join("..", "..")
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := cmd.CombinedOutput(); err != nil {
@@ -150,8 +153,8 @@ func (p *plane) buildBinary() string {
 func (p *plane) startOperator(binary, address string) *operator {
 	p.t.Helper()
 	o := &operator{t: p.t, address: address}
-	o.stop = p.runProgram("operator", binary, "manager", "--enable-leader-election=false", "--agent-image=holdfast:bench",
-		"--metrics-bind-address="+address, "--health-probe-bind-address=0")
+	args := []string{"manager", "--enable-leader-election=false", "--agent-image=holdfast:bench", "--metrics-bind-address=" + address, "--health-probe-bind-address=0"}
+	o.stop = p.runProgram("operator", binary, append(args, strings.Fields(os.Getenv("BENCH_OPERATOR_FLAGS"))...)...)
 	p.awaitCondition("the operator answers", func(ctx context.Context) bool {
 		response, err := http.Get("http://" + address + "/metrics") //nolint:noctx // a local process
 		if err == nil {
@@ -164,7 +167,7 @@ func (p *plane) startOperator(binary, address string) *operator {
 
 func (p *plane) awaitCondition(what string, holds func(context.Context) bool) {
 	p.t.Helper()
-	deadline := time.Now().Add(25 * time.Minute)
+	deadline := time.Now().Add(3 * time.Hour)
 	for !holds(p.t.Context()) {
 		if time.Now().After(deadline) {
 			p.t.Fatalf("waited in vain: %s", what)

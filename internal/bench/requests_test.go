@@ -6,7 +6,9 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"io"
 	"maps"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -33,7 +35,7 @@ type auditLog struct {
 	policy string
 	file   string
 	// read is how far, in bytes.
-	read int
+	read int64
 }
 
 func newAuditLog(t *testing.T, dir string) *auditLog {
@@ -52,12 +54,17 @@ type requests map[string]int
 // them the watches that were opened.
 func (l *auditLog) takeRequests() (asked, watches requests) {
 	l.t.Helper()
-	text, err := os.ReadFile(l.file)
+	file, err := os.Open(l.file)
 	if err != nil {
 		l.t.Fatal(err)
 	}
-	text = text[l.read : bytes.LastIndexByte(text, '\n')+1] // the last line may be half written
-	l.read += len(text)
+	defer file.Close()
+	text, err := io.ReadAll(io.NewSectionReader(file, l.read, math.MaxInt64-l.read))
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	text = text[:bytes.LastIndexByte(text, '\n')+1] // the last line may be half written
+	l.read += int64(len(text))
 	asked, watches = requests{}, requests{}
 	for line := range bytes.Lines(text) {
 		var event struct {

@@ -41,6 +41,8 @@ type world struct {
 	simulation *simulation
 	// agent is the image of the operators that are started from now on.
 	agent string
+	// concurrentBackups is how many of them are made at the same time; 0 for any number.
+	concurrentBackups int
 }
 
 // agentImage is the operator's, where a test does not exchange it.

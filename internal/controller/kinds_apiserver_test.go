@@ -109,7 +109,7 @@ func setUp[C v1alpha1.Cluster, O any](w *world, parts wiring, e engine.Engine[C,
 	}
 	backups := &backup.Reconciler{
 		Client: parts.mgr.GetClient(), Live: parts.members.Writer, Applier: parts.backups, Kinds: map[string]backup.Copies{w.kind.name: r},
-		AgentImage: w.agent, Recorder: r.Recorder, Clock: clock.RealClock{},
+		AgentImage: w.agent, Concurrent: w.concurrentBackups, Recorder: r.Recorder, Clock: clock.RealClock{},
 	}
 	return backups.Setup(parts.mgr, map[string]client.Object{w.kind.name: empty()})
 }

@@ -138,7 +138,9 @@ func planBackup(s observation) plan {
 	case s.findRefusal() != nil && s.now.Sub(s.findRefusal().LastTransitionTime.Time) > job.IdleDeadline:
 		s.abandonBackup(&p, fmt.Sprintf("its Job could not be made for %s: %s", job.IdleDeadline, s.findRefusal().Message))
 	case s.planWaiting(&p):
-		p.recheck = job.RecheckInterval
+		if p.recheck = job.RecheckInterval; p.fact.Reason == v1alpha1.ReasonQueued {
+			p.recheck = queuedRecheck
+		}
 	case b.Status.Location == nil:
 		s.recordLocation(&p)
 	default:

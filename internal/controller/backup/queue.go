@@ -4,14 +4,63 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/fluxcd/pkg/runtime/conditions"
+	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
 	"github.com/holdfast-db/holdfast/internal/job"
 )
+
+// indexTurn is the name of an index of Backups in the cache: by what a backup
+// takes of what may be made at the same time. It holds only those that are made or
+// queued, so that what is kept of all clusters costs nothing.
+const indexTurn = "turn"
+
+// queuedRecheck is how often a queued backup looks by itself. The end of another one
+// wakes it; only a Job that never got a program frees its turn without that.
+const queuedRecheck = 2 * time.Minute
+
+// Values of the index.
+const (
+	turnMade   = "made"
+	turnQueued = "queued"
+)
+
+// turnOf is the value of the index; empty for a backup that is neither.
+func turnOf(b *v1alpha1.Backup) string {
+	switch {
+	case takesTurn(b):
+		return turnMade
+	case isQueued(b):
+		return turnQueued
+	}
+	return ""
+}
+
+func indexByTurn(obj client.Object) []string {
+	if b, ok := obj.(*v1alpha1.Backup); ok {
+		if turn := turnOf(b); turn != "" {
+			return []string{turn}
+		}
+	}
+	return nil
+}
+
+// listByTurn lists the Backups with a value of the index, which are the cache's and must not be changed.
+func listByTurn(ctx context.Context, reader client.Reader, turn string) ([]v1alpha1.Backup, error) {
+	var list v1alpha1.BackupList
+	if err := reader.List(ctx, &list, client.MatchingFields{indexTurn: turn}, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, fmt.Errorf("list backups: %w", err)
+	}
+	return list.Items, nil
+}
 
 // observeTurn finds whether a backup waits since as many of other clusters are
 // made as may be at the same time. One that an upgrade waits for does not.
@@ -19,37 +68,99 @@ func (r *Reconciler) observeTurn(ctx context.Context, s *observation) error {
 	if r.Concurrent <= 0 || !s.isOpen() || s.job != nil || s.backup.Status.Location != nil || s.backup.Labels[v1alpha1.LabelBefore] != "" {
 		return nil
 	}
-	var all v1alpha1.BackupList
-	if err := r.Client.List(ctx, &all, client.UnsafeDisableDeepCopy); err != nil {
-		return fmt.Errorf("list backups: %w", err)
+	made, err := listByTurn(ctx, r.Client, turnMade)
+	if err != nil {
+		return err
 	}
-	if !hasTurn(s.backup, all.Items, r.Concurrent, s.now) {
+	free := r.Concurrent - countMade(s.backup, made, s.now)
+	if free > 0 { // else the queue, which may be long, does not matter
+		queued, err := listByTurn(ctx, r.Client, turnQueued)
+		if err != nil {
+			return err
+		}
+		free -= countAhead(s.backup, queued)
+	}
+	if free <= 0 {
 		s.most = r.Concurrent
 	}
 	return nil
 }
 
-// hasTurn says whether a backup may begin beside all others, of which it changes
-// nothing: those that are made count, and older ones that wait for the same.
-// Whatever else a backup waits for, it keeps no other from its turn.
-func hasTurn(b *v1alpha1.Backup, all []v1alpha1.Backup, most int, now time.Time) bool {
-	before := 0
-	for i := range all {
-		other := &all[i]
-		if other.UID != b.UID && (isMade(other, now) || isQueued(other) && isOlder(other, b)) {
-			before++
+// countMade counts the backups that are made, beside one; nil for beside none.
+func countMade(b *v1alpha1.Backup, made []v1alpha1.Backup, now time.Time) int {
+	count := 0
+	for i := range made {
+		if (b == nil || made[i].UID != b.UID) && isMade(&made[i], now) {
+			count++
 		}
 	}
-	return before < most
+	return count
+}
+
+// countAhead counts the queued backups whose turn comes before that of one.
+// Whatever else a backup waits for, it keeps no other from its turn.
+func countAhead(b *v1alpha1.Backup, queued []v1alpha1.Backup) int {
+	count := 0
+	for i := range queued {
+		if queued[i].UID != b.UID && isOlder(&queued[i], b) {
+			count++
+		}
+	}
+	return count
+}
+
+// enqueueNext enqueues the queued backups whose turn it is now, the oldest first.
+func (r *Reconciler) enqueueNext(ctx context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) {
+	made, err := listByTurn(ctx, r.Client, turnMade)
+	if err != nil {
+		return // each looks again by itself
+	}
+	queued, err := listByTurn(ctx, r.Client, turnQueued)
+	if err != nil {
+		return
+	}
+	next := make([]*v1alpha1.Backup, 0, len(queued))
+	for i := range queued {
+		next = append(next, &queued[i])
+	}
+	slices.SortFunc(next, compareAge)
+	free := max(0, r.Concurrent-countMade(nil, made, r.Clock.Now()))
+	for _, b := range next[:min(free, len(next))] {
+		queue.Add(reconcile.Request{NamespacedName: client.ObjectKeyFromObject(b)})
+	}
+}
+
+// followTurns enqueues who is next when a backup ends, or waits no longer.
+func (r *Reconciler) followTurns() handler.EventHandler {
+	return handler.Funcs{
+		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) {
+			before, is := e.ObjectOld.(*v1alpha1.Backup)
+			after, isToo := e.ObjectNew.(*v1alpha1.Backup)
+			if is && isToo && turnOf(before) != "" && turnOf(after) == "" {
+				r.enqueueNext(ctx, queue)
+			}
+		},
+		DeleteFunc: func(ctx context.Context, e event.DeleteEvent, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) {
+			if b, is := e.Object.(*v1alpha1.Backup); is && turnOf(b) != "" {
+				r.enqueueNext(ctx, queue)
+			}
+		},
+	}
 }
 
 // isMade says whether a backup has a Job, or is about to. A Job without a program
 // is withdrawn after a while: what has said nothing for longer has none.
 func isMade(b *v1alpha1.Backup, now time.Time) bool {
-	if b.IsFinished() || b.DeletionTimestamp != nil || b.Status.Location == nil {
+	if !takesTurn(b) {
 		return false
 	}
-	if started := b.Status.StartTime; b.Status.Run == nil && started != nil && now.Sub(started.Time) > job.IdleDeadline+job.PodDeadline {
+	started := b.Status.StartTime
+	return b.Status.Run != nil || started == nil || now.Sub(started.Time) <= job.IdleDeadline+job.PodDeadline
+}
+
+// takesTurn says whether a backup says of itself that it is made.
+func takesTurn(b *v1alpha1.Backup) bool {
+	if b.IsFinished() || b.DeletionTimestamp != nil || b.Status.Location == nil {
 		return false
 	}
 	switch conditions.GetReason(b, v1alpha1.ConditionReconciling) {
@@ -65,6 +176,8 @@ func isQueued(b *v1alpha1.Backup) bool {
 	return !b.IsFinished() && b.DeletionTimestamp == nil && conditions.GetReason(b, v1alpha1.ConditionReconciling) == v1alpha1.ReasonQueued
 }
 
-func isOlder(a, b *v1alpha1.Backup) bool {
-	return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name)) < 0
+func isOlder(a, b *v1alpha1.Backup) bool { return compareAge(a, b) < 0 }
+
+func compareAge(a, b *v1alpha1.Backup) int {
+	return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 }

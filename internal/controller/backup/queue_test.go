@@ -1,19 +1,22 @@
 package backup
 
 import (
+	"slices"
 	"testing"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
 	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
 	"github.com/holdfast-db/holdfast/internal/backups/backupstest"
-	"github.com/holdfast-db/holdfast/internal/job"
 )
 
 // saying is a backup of another cluster, made so long ago, that says something.
@@ -26,6 +29,24 @@ func saying(name string, ago time.Duration, begun bool, conditionType, reason st
 		b.Status.Conditions = []metav1.Condition{{Type: conditionType, Status: metav1.ConditionTrue, Reason: reason}}
 	}
 	return b
+}
+
+// reconcilerOf has some backups in its cache, and makes so many at the same time.
+func reconcilerOf(t *testing.T, concurrent int, all ...v1alpha1.Backup) *Reconciler {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	if err := v1alpha1.AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	c := fake.NewClientBuilder().WithScheme(scheme).WithIndex(&v1alpha1.Backup{}, indexTurn, indexByTurn)
+	for i := range all {
+		b := all[i].DeepCopy()
+		if b.DeletionTimestamp != nil {
+			b.Finalizers = []string{v1alpha1.BackupFinalizer}
+		}
+		c = c.WithObjects(b)
+	}
+	return &Reconciler{Client: c.Build(), Concurrent: concurrent, Clock: clocktesting.NewFakePassiveClock(backupstest.Noon)}
 }
 
 func TestHasTurn(t *testing.T) {
@@ -42,6 +63,7 @@ func TestHasTurn(t *testing.T) {
 	newer := saying("newer", 0, false, v1alpha1.ConditionReconciling, v1alpha1.ReasonQueued)
 	twin := saying("a-twin", 30*time.Second, false, v1alpha1.ConditionReconciling, v1alpha1.ReasonQueued)
 	done, going, leaving := *copying.DeepCopy(), *copying.DeepCopy(), *queued.DeepCopy()
+	done.Name, done.UID, going.Name, going.UID, leaving.Name, leaving.UID = "done", "done", "going", "going", "leaving", "leaving"
 	done.Status.CompletionTime = new(metav1.NewTime(backupstest.Noon))
 	going.DeletionTimestamp, leaving.DeletionTimestamp = new(metav1.NewTime(backupstest.Noon)), new(metav1.NewTime(backupstest.Noon))
 	b := saying("b", 30*time.Second, false, v1alpha1.ConditionReconciling, v1alpha1.ReasonQueued)
@@ -62,8 +84,10 @@ func TestHasTurn(t *testing.T) {
 		{"those that wait for something else do not count", []v1alpha1.Backup{copying, suspended, refused, noVolume, unseen}, true},
 		{"those that are done or go do not count", []v1alpha1.Backup{copying, done, going, leaving}, true},
 	} {
-		if got := hasTurn(&b, append(c.others, b), 2, backupstest.Noon); got != c.want {
-			t.Errorf("%s: %v", c.name, got)
+		r := reconcilerOf(t, 2, append(c.others, b)...)
+		s := observation{backup: &b, now: backupstest.Noon}
+		if err := r.observeTurn(t.Context(), &s); err != nil || (s.most == 0) != c.want {
+			t.Errorf("%s: %d, %v", c.name, s.most, err)
 		}
 	}
 }
@@ -71,15 +95,9 @@ func TestHasTurn(t *testing.T) {
 // One that waits for its turn writes nothing after it has said so, and looks for
 // no keys; one that was begun goes on.
 func TestObserveTurn(t *testing.T) {
-	scheme := runtime.NewScheme()
-	if err := v1alpha1.AddToScheme(scheme); err != nil {
-		t.Fatal(err)
-	}
 	copying := saying("copying", time.Hour, true, v1alpha1.ConditionReconciling, v1alpha1.ReasonCopying)
 	copying.Namespace = "other"
-	r := &Reconciler{
-		Client: fake.NewClientBuilder().WithScheme(scheme).WithObjects(&copying).Build(), Concurrent: 1, Clock: clocktesting.NewFakePassiveClock(backupstest.Noon),
-	}
+	r := reconcilerOf(t, 1, copying)
 	s := begun().with(fresh)
 	s.cluster.Common().Backup.Destination = &v1alpha1.BackupDestination{URL: "s3://acme", CredentialsSecretRef: &v1alpha1.SecretReference{Name: "keys"}}
 	if err := r.observeTurn(t.Context(), &s); err != nil || s.most != 1 {
@@ -87,7 +105,7 @@ func TestObserveTurn(t *testing.T) {
 	}
 	first := planBackup(s)
 	s.backup.Status = first.status
-	if second := planBackup(s); !isQueued(s.backup) || acts(second) != "" || second.recheck != job.RecheckInterval || second.fact.Message != first.fact.Message {
+	if second := planBackup(s); !isQueued(s.backup) || acts(second) != "" || second.recheck != queuedRecheck || second.fact.Message != first.fact.Message {
 		t.Errorf("%+v, then %+v", first, second)
 	}
 	if err := r.observeKeys(t.Context(), &s); err != nil {
@@ -107,5 +125,52 @@ func TestObserveTurn(t *testing.T) {
 	}
 	if s.most = 0; r.observeTurn(t.Context(), &s) != nil || s.most != 0 || acts(planBackup(s)) != "record" {
 		t.Errorf("it has its turn, and does %q", acts(planBackup(s)))
+	}
+}
+
+// The end of a backup wakes those whose turn it is, the oldest first, and no more.
+func TestFollowTurns(t *testing.T) {
+	copying := saying("copying", time.Hour, true, v1alpha1.ConditionReconciling, v1alpha1.ReasonCopying)
+	done := *copying.DeepCopy()
+	done.Status.CompletionTime = new(metav1.NewTime(backupstest.Noon))
+	queued := func(name string, ago time.Duration) v1alpha1.Backup {
+		return saying(name, ago, false, v1alpha1.ConditionReconciling, v1alpha1.ReasonQueued)
+	}
+	first, second, third := queued("first", 3*time.Minute), queued("second", 2*time.Minute), queued("third", time.Minute)
+	suspended := saying("first", 3*time.Minute, false, v1alpha1.ConditionStalled, v1alpha1.ReasonSuspended)
+	for _, c := range []struct {
+		name          string
+		before, after v1alpha1.Backup
+		deleted       bool
+		concurrent    int
+		all           []v1alpha1.Backup
+		want          []string
+	}{
+		{"the only one ends", copying, done, false, 1, []v1alpha1.Backup{third, second, first}, []string{"first"}},
+		{"one of two ends, and the other goes on", copying, done, false, 2, []v1alpha1.Backup{saying("b", 0, true, v1alpha1.ConditionReconciling, v1alpha1.ReasonCopying), second, first}, []string{"first"}},
+		{"two are free", copying, done, false, 2, []v1alpha1.Backup{third, first, second}, []string{"first", "second"}},
+		{"more are free than wait", copying, done, false, 20, []v1alpha1.Backup{first}, []string{"first"}},
+		{"none waits", copying, done, false, 1, nil, nil},
+		{"it goes on", copying, copying, false, 1, []v1alpha1.Backup{first}, nil},
+		{"one has its turn", first, copying, false, 2, []v1alpha1.Backup{second}, nil},
+		{"one waits for something else", first, suspended, false, 1, []v1alpha1.Backup{second}, []string{"second"}},
+		{"one is deleted while it is made", copying, v1alpha1.Backup{}, true, 1, []v1alpha1.Backup{first}, []string{"first"}},
+		{"one is deleted that was done", done, v1alpha1.Backup{}, true, 1, []v1alpha1.Backup{first}, nil},
+	} {
+		r := reconcilerOf(t, c.concurrent, c.all...)
+		queue := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
+		if c.deleted {
+			r.followTurns().Delete(t.Context(), event.DeleteEvent{Object: &c.before}, queue)
+		} else {
+			r.followTurns().Update(t.Context(), event.UpdateEvent{ObjectOld: &c.before, ObjectNew: &c.after}, queue)
+		}
+		var woken []string
+		for queue.Len() > 0 {
+			next, _ := queue.Get()
+			woken = append(woken, next.Name)
+		}
+		if !slices.Equal(woken, c.want) {
+			t.Errorf("%s: %q are woken, not %q", c.name, woken, c.want)
+		}
 	}
 }

@@ -91,6 +91,9 @@ func ListOwnedKinds() []schema.GroupVersionKind { return apply.ListKinds(listOwn
 // Setup makes the controller and its watches. Clusters are watched by their
 // empty objects, one of each kind.
 func (r *Reconciler) Setup(mgr ctrl.Manager, clusters map[string]client.Object) error {
+	if err := mgr.GetFieldIndexer().IndexField(context.Background(), &v1alpha1.Backup{}, indexTurn, indexByTurn); err != nil {
+		return fmt.Errorf("index backups: %w", err)
+	}
 	b := ctrl.NewControllerManagedBy(mgr).Named("backup").For(&v1alpha1.Backup{}).
 		WithOptions(ctrlcontroller.Options{
 			// One at a time, so that of two backups of a cluster the second sees the first.
@@ -101,6 +104,9 @@ func (r *Reconciler) Setup(mgr ctrl.Manager, clusters map[string]client.Object) 
 		b = b.Watches(obj, handler.EnqueueRequestsFromMapFunc(mapByBackup))
 	}
 	b = b.Watches(&corev1.PersistentVolumeClaim{}, handler.EnqueueRequestsFromMapFunc(mapVolumeToBackups(r.Client)), builder.WithPredicates(comesOrGoes()))
+	if r.Concurrent > 0 {
+		b = b.Watches(&v1alpha1.Backup{}, r.followTurns())
+	}
 	for kind, obj := range clusters {
 		b = b.Watches(obj, handler.EnqueueRequestsFromMapFunc(mapToOpenBackups(r.Client, kind)))
 	}
