@@ -23,6 +23,10 @@ type newChange struct {
 	want []shortDrift
 }
 
+// remembered are changes that only an operator which saw the object before can find: a new
+// one makes what is missing, and leaves alone what belongs to another cluster.
+var remembered = []string{"the object is deleted", "the label of the cluster is edited"}
+
 const intruder = "intruder"
 
 func mergePatch(patch string) func(context.Context, client.Client, client.Object) error {
@@ -131,8 +135,8 @@ func testDrifts(t *testing.T, object func(w *world) runtime.ApplyConfiguration, 
 			sub.t = t
 			sub.oneChange(c, object(w), obj.DeepCopyObject().(client.Object), func() {})
 		})
-		if slices.ContainsFunc(c.want, func(d shortDrift) bool { return d.Operation == "deleted" }) {
-			continue // a new operator cannot know that it was there
+		if slices.Contains(remembered, c.name) {
+			continue
 		}
 		t.Run(c.name+" while no operator runs", func(t *testing.T) {
 			sub := *w

@@ -269,6 +269,7 @@ func TestDriftBearsTheTimeAtWhichItWasFound(t *testing.T) {
 		client.RawPatch(types.MergePatchType, []byte(`{"data":{"a.conf":"theirs"}}`))); err != nil {
 		t.Fatal(err)
 	}
+	w.awaitCache(w.emptyObjectOf(w.configMap()))
 	applier, err := apply.New(slow{w.Cache, w.clock}, w.Client, apply.Options{Clock: w.clock})
 	if err != nil {
 		t.Fatal(err)
