@@ -60,7 +60,8 @@ func startPlane(t *testing.T) *plane {
 	flags := env.ControlPlane.GetAPIServer().Configure()
 	flags.Set("authorization-mode", "RBAC").Set("shutdown-delay-duration", "0s").
 		Set("service-cluster-ip-range", "10.0.0.0/16"). // two addresses for each cluster
-		Set("audit-policy-file", p.audit.policy).Set("audit-log-path", p.audit.file).Set("audit-log-mode", "blocking")
+		Set("audit-policy-file", p.audit.policy).Set("audit-log-path", p.audit.file).Set("audit-log-mode", "blocking").
+		Set("audit-log-maxsize", "100000") // in MB: a file that is rotated would be read in part
 	config, err := env.Start()
 	if err != nil {
 		t.Fatalf("start the API server (KUBEBUILDER_ASSETS names its binaries): %v", err)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/fluxcd/pkg/runtime/conditions"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
@@ -72,7 +73,11 @@ func (r *Reconciler) observeTurn(ctx context.Context, s *observation) error {
 	if err != nil {
 		return err
 	}
-	free := r.Concurrent - countMade(s.backup, made, s.now)
+	begun, err := r.countUnseen(ctx)
+	if err != nil {
+		return err
+	}
+	free := r.Concurrent - countMade(s.backup, made, s.now) - begun
 	if free > 0 { // else the queue, which may be long, does not matter
 		queued, err := listByTurn(ctx, r.Client, turnQueued)
 		if err != nil {
@@ -84,6 +89,30 @@ func (r *Reconciler) observeTurn(ctx context.Context, s *observation) error {
 		s.most = r.Concurrent
 	}
 	return nil
+}
+
+// countUnseen counts the backups that this process began and that the cache does not
+// show as begun yet.
+func (r *Reconciler) countUnseen(ctx context.Context) (int, error) {
+	for name, uid := range r.begun {
+		b := &v1alpha1.Backup{}
+		err := r.Client.Get(ctx, name, b, client.UnsafeDisableDeepCopy)
+		if client.IgnoreNotFound(err) != nil {
+			return 0, fmt.Errorf("read a backup that was begun: %w", err)
+		}
+		if err != nil || b.UID != uid || b.Status.Location != nil {
+			delete(r.begun, name)
+		}
+	}
+	return len(r.begun), nil
+}
+
+// rememberBegun remembers a backup whose place was just recorded.
+func (r *Reconciler) rememberBegun(b *v1alpha1.Backup) {
+	if r.begun == nil {
+		r.begun = map[types.NamespacedName]types.UID{}
+	}
+	r.begun[client.ObjectKeyFromObject(b)] = b.UID
 }
 
 // countMade counts the backups that are made, beside one; nil for beside none.

@@ -174,3 +174,33 @@ func TestFollowTurns(t *testing.T) {
 		}
 	}
 }
+
+// A backup that was begun counts before the cache shows it, and no longer once it does, or
+// another one has its name.
+func TestBegunBackupCountsBeforeTheCacheShowsIt(t *testing.T) {
+	begun := saying("begun", time.Minute, false, "", "")
+	seen := saying("begun", time.Minute, true, v1alpha1.ConditionReconciling, v1alpha1.ReasonCopying)
+	done := *seen.DeepCopy()
+	done.Status.CompletionTime = new(metav1.NewTime(backupstest.Noon))
+	another := *begun.DeepCopy()
+	another.UID = "another"
+	b := saying("b", 0, false, "", "")
+	for _, c := range []struct {
+		name   string
+		cached []v1alpha1.Backup
+		most   int
+	}{
+		{"the cache does not show it yet", []v1alpha1.Backup{begun}, 1},
+		{"the cache shows that it is made", []v1alpha1.Backup{seen}, 1},
+		{"it is done", []v1alpha1.Backup{done}, 0},
+		{"it is gone", nil, 0},
+		{"another one has its name", []v1alpha1.Backup{another}, 0},
+	} {
+		r := reconcilerOf(t, 1, c.cached...)
+		r.rememberBegun(&begun)
+		s := observation{backup: &b, now: backupstest.Noon}
+		if err := r.observeTurn(t.Context(), &s); err != nil || s.most != c.most {
+			t.Errorf("%s: %d, %v", c.name, s.most, err)
+		}
+	}
+}

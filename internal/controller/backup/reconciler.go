@@ -77,6 +77,9 @@ type Reconciler struct {
 
 	// known are the UIDs of Backups by name, whose objects the Applier remembers.
 	known sync.Map
+	// begun are the backups that were begun and that the cache may not show so yet. Only
+	// passes read and change it, which come one after the other.
+	begun map[types.NamespacedName]types.UID
 }
 
 // listOwnedTypes lists the kinds of objects that a Backup owns.
@@ -200,8 +203,12 @@ func (r *Reconciler) executePlan(ctx context.Context, b *v1alpha1.Backup, p *pla
 	if p.release && b.DeletionTimestamp == nil {
 		return r.removeFinalizer(ctx, b)
 	}
+	begins := b.Status.Location == nil && p.status.Location != nil
 	if err := r.writeStatus(ctx, b, p); err != nil {
 		return fmt.Errorf("write status: %w", err)
+	}
+	if begins && r.Concurrent > 0 {
+		r.rememberBegun(b)
 	}
 	if p.keepAccount {
 		if err := r.keepAccount(ctx, b); err != nil {
