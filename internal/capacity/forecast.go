@@ -51,10 +51,12 @@ func (h *History) ForecastFull(free int64) Forecast {
 	}
 	for _, length := range recentWindows {
 		during := h.selectLast(length)
-		if span(during) < length-2*jitter || !h.exceeds(length, trend) {
+		if span(during) < length-2*jitter {
 			continue
 		}
-		f = f.sooner(Forecast{Known: true, Rate: estimateSlope(during) * secondsPerDay, Shown: length}, free)
+		if rate := estimateSlope(during); h.measureNews(length, trend) > rate*length.Seconds()/2 {
+			f = f.sooner(Forecast{Known: true, Rate: rate * secondsPerDay, Shown: length}, free)
+		}
 	}
 	return f
 }
@@ -91,23 +93,23 @@ func (h *History) selectLast(length time.Duration) []Sample {
 	return samples[first:]
 }
 
-// exceeds says whether more is used than at any time before the last length of time, with
-// the trend taken into account: what a job takes each night is given back.
-func (h *History) exceeds(length time.Duration, trend float64) bool {
+// measureNews is by how many bytes more is used than at any time before the last length of
+// time, with the trend taken into account. What a job takes each night, and gives back, is
+// no news, and nor is a day's growth that a purge at night takes.
+func (h *History) measureNews(length time.Duration, trend float64) float64 {
 	last := h.Recent[len(h.Recent)-1]
 	rising := 0.0
 	if trend > 0 {
 		rising = trend
 	}
+	news := math.Inf(1)
 	for _, s := range h.Trend {
 		if last.at().Sub(s.at()) < length+trendStep {
 			break
 		}
-		if float64(s.Used)+rising*float64(last.Time-s.Time) >= float64(last.Used) {
-			return false
-		}
+		news = min(news, float64(last.Used-s.Used)-rising*float64(last.Time-s.Time))
 	}
-	return true
+	return news
 }
 
 // measureSwing is how far use is now below its highest of the last days, with the trend
