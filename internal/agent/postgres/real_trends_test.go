@@ -50,7 +50,7 @@ func TestRealVolumeForecast(t *testing.T) {
 		t.Errorf("a steady volume is reported: %v", classes)
 	}
 
-	live(40, "insert into kept select repeat(md5(g::text), 50) from generate_series(1, 1500) g")
+	live(60, "insert into kept select repeat(md5(g::text), 50) from generate_series(1, 1500) g")
 	found := primary.Insights.Report().Volume
 	if found == nil || !found.Fills || found.Trend {
 		t.Fatalf("a volume that fills: %+v", found)
