@@ -76,23 +76,23 @@ func TestDependenciesHaveLines(t *testing.T) {
 	}
 }
 
-// TestFluxGuideShowsItsExamples holds the guide to the manifests that the
-// end-to-end tests apply.
-func TestFluxGuideShowsItsExamples(t *testing.T) {
-	guide := page(t, "docs/guides/flux.md")
-	shown := 0
-	err := filepath.WalkDir("examples/flux", func(path string, entry fs.DirEntry, err error) error {
-		if err != nil || entry.IsDir() {
+// TestGuidesShowTheirExamples holds guides to the manifests that tests apply.
+func TestGuidesShowTheirExamples(t *testing.T) {
+	for name, folder := range map[string]string{"docs/guides/flux.md": "examples/flux", "docs/guides/autoscaling.md": "examples/autoscaling"} {
+		guide, shown := page(t, name), 0
+		err := filepath.WalkDir(folder, func(path string, entry fs.DirEntry, err error) error {
+			if err != nil || entry.IsDir() {
+				return err
+			}
+			manifest, err := os.ReadFile(path)
+			if !strings.Contains(guide, "```yaml\n"+string(manifest)+"```\n") {
+				t.Errorf("%s does not show %s as it is", name, path)
+			}
+			shown++
 			return err
+		})
+		if err != nil || shown == 0 {
+			t.Errorf("%s: %d manifests: %v", folder, shown, err)
 		}
-		manifest, err := os.ReadFile(path)
-		if !strings.Contains(guide, "```yaml\n"+string(manifest)+"```\n") {
-			t.Errorf("docs/guides/flux.md does not show %s as it is", path)
-		}
-		shown++
-		return err
-	})
-	if err != nil || shown == 0 {
-		t.Errorf("%d manifests: %v", shown, err)
 	}
 }

@@ -25,6 +25,7 @@ import (
 	apiruntime "k8s.io/apimachinery/pkg/runtime"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -57,6 +58,7 @@ import (
 	"github.com/holdfast-db/holdfast/internal/engine/mysql"
 	"github.com/holdfast-db/holdfast/internal/engine/postgres"
 	"github.com/holdfast-db/holdfast/internal/importer"
+	"github.com/holdfast-db/holdfast/internal/notify"
 	"github.com/holdfast-db/holdfast/internal/plugin"
 	"github.com/holdfast-db/holdfast/internal/restore"
 	restoreetcd "github.com/holdfast-db/holdfast/internal/restore/etcd"
@@ -149,6 +151,7 @@ const gcPercent = 50
 type managerOptions struct {
 	namespaces                    []string
 	metricsAddress, healthAddress string
+	eventsAddress                 string
 	agentImage                    string
 	postgresRepository            string
 	mysqlRepository               string
@@ -171,6 +174,7 @@ func managerCommand() *cobra.Command {
 	f.StringSliceVar(&o.namespaces, "watch-namespaces", nil, "namespaces to watch, separated by commas; all when empty")
 	f.StringVar(&o.metricsAddress, "metrics-bind-address", ":8080", "address of /metrics; 0 for none")
 	f.StringVar(&o.healthAddress, "health-probe-bind-address", ":8081", "address of /healthz and /readyz")
+	f.StringVar(&o.eventsAddress, "events-addr", "", "address of Flux's notification-controller, or of another receiver of its events; none when empty")
 	f.StringVar(&o.agentImage, "agent-image", os.Getenv("HOLDFAST_AGENT_IMAGE"), "image whose binary is injected into members; the operator's own, read from its pod, when empty")
 	f.StringVar(&o.postgresRepository, "postgres-image-repository", "docker.io/library/postgres", "repository that PostgreSQL versions are looked up in")
 	f.StringVar(&o.mysqlRepository, "mysql-image-repository", "docker.io/library/mysql", "repository that MySQL versions are looked up in")
@@ -218,15 +222,37 @@ func (o *managerOptions) runManager(ctx context.Context) error {
 		return fmt.Errorf("set up the manager: %w", err)
 	}
 	probes.SetupChecks(mgr, log)
-	if err := o.wireKinds(mgr); err != nil {
+	recorder, err := o.wireEvents(mgr)
+	if err != nil {
+		return err
+	}
+	if err := o.wireKinds(mgr, recorder); err != nil {
 		return err
 	}
 	log.Info("starting", "version", version, "agentImage", o.agentImage, "namespaces", strings.Join(o.namespaces, ","))
 	return mgr.Start(ctx)
 }
 
+// wireEvents makes what records events, and passes them on where that is asked for.
+func (o *managerOptions) wireEvents(mgr ctrl.Manager) (events.EventRecorder, error) {
+	recorder := mgr.GetEventRecorder("holdfast")
+	if o.eventsAddress == "" {
+		return recorder, nil
+	}
+	notifier, err := notify.New(notify.Options{
+		Address: o.eventsAddress, Reader: mgr.GetCache(), Scheme: mgr.GetScheme(), Log: mgr.GetLogger().WithName("notifications"), Registerer: metrics.Registry,
+	})
+	if err != nil {
+		return nil, err
+	}
+	if err := mgr.Add(notifier); err != nil {
+		return nil, fmt.Errorf("set up notifications: %w", err)
+	}
+	return notifier.Recorder(recorder), nil
+}
+
 // wireKinds wires every kind of cluster.
-func (o *managerOptions) wireKinds(mgr ctrl.Manager) error {
+func (o *managerOptions) wireKinds(mgr ctrl.Manager, recorder events.EventRecorder) error {
 	live, err := client.New(mgr.GetConfig(), client.Options{Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(), HTTPClient: mgr.GetHTTPClient()})
 	if err != nil {
 		return fmt.Errorf("set up a client: %w", err)
@@ -239,19 +265,19 @@ func (o *managerOptions) wireKinds(mgr ctrl.Manager) error {
 	if err != nil {
 		return fmt.Errorf("set up: %w", err)
 	}
-	w := wiring{mgr: mgr, live: live, applier: applier, metadata: metadata, agentImage: o.agentImage, concurrent: o.concurrent, kinds: map[string]backupcontroller.Copies{}, clusters: map[string]client.Object{}}
+	w := wiring{mgr: mgr, recorder: recorder, live: live, applier: applier, metadata: metadata, agentImage: o.agentImage, concurrent: o.concurrent, pauses: clustermetrics.NewPauses(metrics.Registry), kinds: map[string]backupcontroller.Copies{}, clusters: map[string]client.Object{}}
 	if err := errors.Join(
-		wireKind(w, "PostgresCluster", o.postgresRepository, postgres.DecodeStatus,
+		wireKind(w, "PostgresCluster", o.postgresRepository, postgres.DecodeStatus, agentclient.IsPrimary,
 			func() *v1alpha1.PostgresCluster { return &v1alpha1.PostgresCluster{} },
 			func(k *memberset.MemberEngine) kindEngine[*v1alpha1.PostgresCluster, memberset.Observation] {
 				return &postgres.Engine{MemberEngine: k}
 			}),
-		wireKind(w, "MySQLCluster", o.mysqlRepository, mysql.DecodeStatus,
+		wireKind(w, "MySQLCluster", o.mysqlRepository, mysql.DecodeStatus, agentclient.IsPrimary,
 			func() *v1alpha1.MySQLCluster { return &v1alpha1.MySQLCluster{} },
 			func(k *memberset.MemberEngine) kindEngine[*v1alpha1.MySQLCluster, memberset.Observation] {
 				return &mysql.Engine{MemberEngine: k}
 			}),
-		wireKind(w, "EtcdCluster", o.etcdRepository, etcd.DecodeStatus,
+		wireKind(w, "EtcdCluster", o.etcdRepository, etcd.DecodeStatus, etcd.IsLeader,
 			func() *v1alpha1.EtcdCluster { return &v1alpha1.EtcdCluster{} },
 			func(k *memberset.MemberEngine) kindEngine[*v1alpha1.EtcdCluster, etcd.Observation] {
 				return &etcd.Engine{MemberEngine: k, Dial: etcd.Dial}
@@ -275,7 +301,7 @@ func (w wiring) wireClusterMetrics() error {
 func (w wiring) wireDatabases() error {
 	r := &databasecontroller.Reconciler{
 		Client: w.mgr.GetClient(), Live: w.live, Applier: w.applier, Engines: databasecontroller.Engines(),
-		Recorder: w.mgr.GetEventRecorder("holdfast"),
+		Recorder: w.recorder,
 	}
 	if err := r.Setup(w.mgr, w.concurrent); err != nil {
 		return fmt.Errorf("set up Database: %w", err)
@@ -295,7 +321,7 @@ func (w wiring) wireBackups(concurrent int) error {
 	}
 	r := &backupcontroller.Reconciler{
 		Client: w.mgr.GetClient(), Live: w.live, Applier: applier, Kinds: w.kinds, AgentImage: w.agentImage, Concurrent: concurrent,
-		Recorder: w.mgr.GetEventRecorder("holdfast"), Clock: clock.RealClock{},
+		Recorder: w.recorder, Clock: clock.RealClock{},
 	}
 	if err := r.Setup(w.mgr, w.clusters); err != nil {
 		return fmt.Errorf("set up Backup: %w", err)
@@ -306,11 +332,13 @@ func (w wiring) wireBackups(concurrent int) error {
 // wiring is what all kinds share.
 type wiring struct {
 	mgr        ctrl.Manager
+	recorder   events.EventRecorder
 	live       client.Client
 	applier    controller.Syncer
 	metadata   secrets.Metadata
 	agentImage string
 	concurrent int
+	pauses     clustermetrics.Pauses
 	// kinds and clusters, by name, are what can be backed up.
 	kinds    map[string]backupcontroller.Copies
 	clusters map[string]client.Object
@@ -324,8 +352,8 @@ type kindEngine[C v1alpha1.Cluster, O any] interface {
 
 // wireKind makes the controller of one kind, its engine, and the poller of its
 // members.
-func wireKind[C v1alpha1.Cluster, O any](w wiring, kind, repository string, decode func([]byte) (agentapi.Status, error), newCluster func() C, newEngine func(*memberset.MemberEngine) kindEngine[C, O]) error {
-	poller := agentclient.New(agentclient.Options{Log: w.mgr.GetLogger().WithName("members"), Decode: decode})
+func wireKind[C v1alpha1.Cluster, O any](w wiring, kind, repository string, decode func([]byte) (agentapi.Status, error), leads func(*agentapi.Status) bool, newCluster func() C, newEngine func(*memberset.MemberEngine) kindEngine[C, O]) error {
+	poller := agentclient.New(agentclient.Options{Log: w.mgr.GetLogger().WithName("members"), Decode: decode, Leads: leads, Observe: w.pauses.Kind(kind)})
 	if err := w.mgr.Add(poller); err != nil {
 		return fmt.Errorf("set up %s: %w", kind, err)
 	}
@@ -342,7 +370,8 @@ func wireKind[C v1alpha1.Cluster, O any](w wiring, kind, repository string, deco
 		Applier:    w.applier,
 		Forgetters: []controller.Forgetter{e, poller, named, keys},
 		Keys:       keys,
-		Recorder:   w.mgr.GetEventRecorder("holdfast"),
+		Pauses:     poller.Pauses,
+		Recorder:   w.recorder,
 		Clock:      clock.RealClock{},
 		New:        newCluster,
 	}

@@ -192,8 +192,8 @@ var metricFunctions = map[string]struct{ prefix, kind string }{
 	"newVariable": {"mysql_global_variables_", "gauge"},
 }
 
-// metric is what a call declares: prometheus.NewDesc, a vector with options, or
-// one of the agents' functions.
+// metric is what a call declares: prometheus.NewDesc, a counter or a vector with options,
+// or one of the agents' functions.
 func (c metricConstants) metric(call *ast.CallExpr) (metricRow, bool) {
 	if declares, is := metricFunctions[calledName(call.Fun)]; is && len(call.Args) >= 2 {
 		text, is := c.text(call.Args[0])
@@ -209,8 +209,11 @@ func (c metricConstants) metric(call *ast.CallExpr) (metricRow, bool) {
 			kind = "counter"
 		}
 		return metricRow{text, kind, help, c.labels(call.Args[2])}, is && isText
-	case "NewCounterVec", "NewGaugeVec", "NewHistogramVec":
-		row := metricRow{kind: strings.ToLower(strings.TrimSuffix(strings.TrimPrefix(name, "New"), "Vec")), labels: c.labels(call.Args[1])}
+	case "NewCounterVec", "NewGaugeVec", "NewHistogramVec", "NewCounter":
+		row := metricRow{kind: strings.ToLower(strings.TrimSuffix(strings.TrimPrefix(name, "New"), "Vec"))}
+		if len(call.Args) > 1 {
+			row.labels = c.labels(call.Args[1])
+		}
 		options, is := call.Args[0].(*ast.CompositeLit)
 		if !is {
 			return row, false

@@ -161,6 +161,13 @@ type CommonStatus struct {
 	// +kubebuilder:validation:MaxItems=8
 	Recommendations []RecommendationStatus `json:"recommendations,omitempty"`
 
+	// WritePauses are the last three times in which no member took writes, of each
+	// event: kubectl holdfast plan quotes them.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=9
+	WritePauses []WritePause `json:"writePauses,omitempty"`
+
 	// LastHandledReconcileAt is the value of the annotation
 	// reconcile.fluxcd.io/requestedAt that was handled last.
 	// +optional

@@ -95,6 +95,9 @@ func (p *Poller) recordAnswer(ctx context.Context, name types.NamespacedName, m 
 	if before.Err != "" {
 		p.opts.Log.Info("Member answers again", "cluster", name, "member", m.Pod)
 	}
+	if c := p.clusters[name]; c != nil {
+		p.notePauses(c)
+	}
 	awaited := before.Asked.Before(m.since) && !asked.Before(m.since) || before.Status != nil && !before.Status.Flushed && status.Flushed
 	if before.Status == nil || before.Err != "" || before.Status.Revision != status.Revision || awaited {
 		p.wake(name)
@@ -166,6 +169,9 @@ func (p *Poller) recordFailure(ctx context.Context, name types.NamespacedName, m
 		if m.observation.Status == nil {
 			// It never answered: that began with the first question.
 			m.failing = began
+		}
+		if c := p.clusters[name]; c != nil {
+			p.notePauses(c)
 		}
 	}
 	if left := p.opts.UnreachableAfter - now.Sub(m.failing); left > 0 {

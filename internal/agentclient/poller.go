@@ -96,6 +96,11 @@ type Options struct {
 	// Decode reads an answer, with what only members of the engine report.
 	// Default: without that.
 	Decode func([]byte) (agentapi.Status, error)
+	// Leads says whether a member that reports this takes writes. Default: IsPrimary.
+	Leads func(*agentapi.Status) bool
+	// Observe is called with each pause of writes that is over, and must not wait.
+	// Default: nothing is.
+	Observe func(Pause)
 }
 
 // Poller asks the members of all clusters of one kind. It asks no member before
@@ -116,6 +121,7 @@ type cluster struct {
 	tlsSum  [sha256.Size]byte
 	tls     *tls.Config
 	members map[string]*member
+	pauses  pauses
 }
 
 // member is one watched pod; guarded by Poller.mu.
@@ -151,6 +157,12 @@ func New(opts Options) *Poller {
 	}
 	if opts.Decode == nil {
 		opts.Decode = agentapi.DecodeStatus[struct{}]
+	}
+	if opts.Leads == nil {
+		opts.Leads = IsPrimary
+	}
+	if opts.Observe == nil {
+		opts.Observe = func(Pause) {}
 	}
 	if opts.Dial == nil {
 		opts.Dial = dialer.DialContext
@@ -242,6 +254,7 @@ func (p *Poller) Watch(name types.NamespacedName, owner types.UID, t Target) {
 			delete(c.members, pod)
 		}
 	}
+	p.notePauses(c)
 }
 
 // Forget stops asking a cluster's members, and drops what they said.

@@ -35,6 +35,9 @@ type Fact struct {
 	// Requested says of Reconciling that a request by annotation is carried out,
 	// which is a change although no generation says so.
 	Requested bool
+	// Mirrored says that it is what a cluster says of itself, of the object that the cluster
+	// belongs to.
+	Mirrored bool
 }
 
 // Input is everything that conditions are made of.

@@ -1,6 +1,8 @@
 package condition
 
 import (
+	"slices"
+
 	"github.com/fluxcd/pkg/runtime/conditions"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -41,6 +43,8 @@ func databaseReady(in Input, facts []Fact, reconciling, stalled *Fact) Fact {
 	switch ready := merge(facts, v1alpha1.ConditionReady); {
 	case in.Deleting:
 		return not(v1alpha1.ReasonDeleting, "the database is being deleted")
+	case isSummary(ready, facts, stalled), stalled == nil && isSummary(ready, facts, reconciling):
+		return *ready
 	case stalled != nil:
 		return not(stalled.Reason, summarize(facts, v1alpha1.ConditionStalled))
 	case reconciling != nil:
@@ -49,6 +53,13 @@ func databaseReady(in Input, facts []Fact, reconciling, stalled *Fact) Fact {
 		return *ready
 	}
 	return not(v1alpha1.ReasonNotReady, "nothing is known of the database yet")
+}
+
+// isSummary says whether ready, of the cluster, is the summary of a condition: nothing but the
+// cluster says it. Of many messages the condition has all, and the summary the first.
+func isSummary(ready *Fact, facts []Fact, of *Fact) bool {
+	return ready != nil && of != nil && ready.Status == metav1.ConditionFalse && ready.Reason == of.Reason &&
+		!slices.ContainsFunc(facts, func(f Fact) bool { return f.Type == of.Type && !f.Mirrored })
 }
 
 // Mirror makes facts of the conditions of a cluster, for the object that the cluster
@@ -71,7 +82,7 @@ func Mirror(c conditions.Getter, prefix string, current bool) []Fact {
 		default:
 			continue
 		}
-		facts = append(facts, Fact{Type: is.Type, Status: is.Status, Reason: is.Reason, Message: prefix + is.Message})
+		facts = append(facts, Fact{Type: is.Type, Status: is.Status, Reason: is.Reason, Message: prefix + is.Message, Mirrored: true})
 	}
 	return facts
 }

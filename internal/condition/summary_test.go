@@ -51,3 +51,35 @@ func TestSummaryIsOneClause(t *testing.T) {
 		}
 	}
 }
+
+// A Database says as much of its cluster as that says itself in lists, and what is its own
+// before it.
+func TestSummaryOfADatabase(t *testing.T) {
+	say := func(kind, message string) Fact {
+		return Fact{Type: kind, Status: metav1.ConditionTrue, Reason: "Because", Message: message}
+	}
+	const prefix, own = "PostgresCluster orders: ", "spec.engine cannot change"
+	for kind, first := range map[string]string{
+		v1alpha1.ConditionStalled: "ServiceAccount/orders exists", v1alpha1.ConditionReconciling: "member orders-1 has no pod yet",
+	} {
+		c := cluster(1)
+		Resolve(c, Input{Facts: []Fact{down, say(kind, first), say(kind, "another")}})
+		below := Mirror(c, prefix, true)
+		for _, tc := range []struct {
+			facts []Fact
+			want  string
+		}{
+			{below, prefix + first + " (and 1 more: see " + kind + ")"},
+			{append([]Fact{say(v1alpha1.ConditionStalled, own)}, below...), own},
+		} {
+			d := &v1alpha1.Database{}
+			ResolveDatabase(d, Input{Facts: tc.facts})
+			if got := conditions.GetMessage(d, v1alpha1.ConditionReady); !strings.HasPrefix(got, tc.want) || strings.Contains(got, "another") {
+				t.Errorf("%s: the summary is %q, want %q", kind, got, tc.want)
+			}
+			if all := conditions.GetMessage(d, kind); !strings.Contains(all, "another") && kind == v1alpha1.ConditionStalled {
+				t.Errorf("%s does not say everything: %q", kind, all)
+			}
+		}
+	}
+}

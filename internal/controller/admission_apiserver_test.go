@@ -5,6 +5,7 @@ package controller_test
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"slices"
 	"strings"
 	"testing"
@@ -121,6 +122,10 @@ func (w *world) unmovedByAnother(c v1alpha1.Cluster, o *operator, pods map[strin
 	said := conditions.GetMessage(c, v1alpha1.ConditionSynced)
 	o.stop()
 	another := w.operate(0)
+	apitest.Eventually(w.t, "the first pass of the other operator", func(context.Context) (bool, string) {
+		seen := another.take()
+		return slices.ContainsFunc(seen, func(request string) bool { return strings.HasPrefix(request, http.MethodPatch) }), fmt.Sprint(seen)
+	})
 	w.awaitSteady(another)
 	w.awaitReady(c)
 	w.awaitSynced(c, metav1.ConditionTrue, v1alpha1.ReasonSynced, said)

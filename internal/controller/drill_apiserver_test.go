@@ -51,16 +51,8 @@ func (d *drills) began() int {
 
 // step takes a pod one step further.
 func (d *drills) step(ctx context.Context, s *simulation, pod *corev1.Pod) error {
-	switch {
-	case pod.DeletionTimestamp != nil:
-		return s.kubelet.Delete(ctx, pod, client.GracePeriodSeconds(0), client.Preconditions{UID: &pod.UID})
-	case pod.Spec.NodeName == "":
-		return s.kubelet.SubResource("binding").Create(ctx, pod, &corev1.Binding{
-			ObjectMeta: metav1.ObjectMeta{Name: pod.Name, Namespace: pod.Namespace}, Target: corev1.ObjectReference{Kind: "Node", Name: nodeName}})
-	case pod.Status.Phase == corev1.PodPending || pod.Status.Phase == "":
-		return s.startPod(ctx, pod)
-	case pod.Status.Phase != corev1.PodRunning:
-		return nil
+	if runs, err := s.advanceJobPod(ctx, pod); !runs {
+		return err
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()

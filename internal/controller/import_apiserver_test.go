@@ -194,12 +194,12 @@ func TestImportAwaitsAnEarlierVolume(t *testing.T) {
 	})
 	for _, request := range []string{"one", "two", "three"} { // the first passes make Secrets
 		w.awaitPass(c, request)
-	}
-	if err := w.person.Get(t.Context(), client.ObjectKeyFromObject(c), &appsv1.StatefulSet{}); !apierrors.IsNotFound(err) {
-		t.Errorf("members are made: %v", err)
-	}
-	if c.Status.Import != nil {
-		t.Errorf("the import has begun: %+v", c.Status.Import)
+		if err := w.person.Get(t.Context(), client.ObjectKeyFromObject(c), &appsv1.StatefulSet{}); !apierrors.IsNotFound(err) {
+			t.Fatalf("members are made: %v", err)
+		}
+		if c.Status.Import != nil {
+			t.Fatalf("the import has begun: %+v", c.Status.Import)
+		}
 	}
 	edit(w, volume, func(v *corev1.PersistentVolumeClaim) { v.Finalizers = nil })
 	apitest.Eventually(t, "the import runs", func(ctx context.Context) (bool, string) {

@@ -11,10 +11,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
@@ -55,16 +53,8 @@ func (j *jobs) verbs() map[string]int {
 
 // step takes a pod one step further.
 func (j *jobs) step(ctx context.Context, s *simulation, pod *corev1.Pod) error {
-	switch {
-	case pod.DeletionTimestamp != nil:
-		return s.kubelet.Delete(ctx, pod, client.GracePeriodSeconds(0), client.Preconditions{UID: &pod.UID})
-	case pod.Spec.NodeName == "":
-		return s.kubelet.SubResource("binding").Create(ctx, pod, &corev1.Binding{
-			ObjectMeta: metav1.ObjectMeta{Name: pod.Name, Namespace: pod.Namespace}, Target: corev1.ObjectReference{Kind: "Node", Name: nodeName}})
-	case pod.Status.Phase == corev1.PodPending || pod.Status.Phase == "":
-		return s.startPod(ctx, pod)
-	case pod.Status.Phase != corev1.PodRunning:
-		return nil
+	if runs, err := s.advanceJobPod(ctx, pod); !runs {
+		return err
 	}
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -108,12 +98,7 @@ func (j *jobs) step(ctx context.Context, s *simulation, pod *corev1.Pod) error {
 
 // report as the program does, with the rights that its pod has.
 func (j *jobs) report(ctx context.Context, s *simulation, pod *corev1.Pod) error {
-	config := rest.CopyConfig(s.world.Config)
-	config.Impersonate = rest.ImpersonationConfig{
-		UserName: "system:serviceaccount:" + pod.Namespace + ":" + pod.Spec.ServiceAccountName,
-		Groups:   []string{"system:serviceaccounts", "system:serviceaccounts:" + pod.Namespace, "system:authenticated"},
-	}
-	as, err := dynamic.NewForConfig(config)
+	as, err := dynamic.NewForConfig(s.actAsPod(pod))
 	if err != nil {
 		return err
 	}

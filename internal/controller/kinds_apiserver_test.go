@@ -102,7 +102,7 @@ func setUp[C v1alpha1.Cluster, O any](w *world, parts wiring, e engine.Engine[C,
 		Client: parts.mgr.GetClient(), Live: parts.members.Writer, AgentImage: w.agent,
 		Engine: e, Forgetters: []controller.Forgetter{forgets, parts.named, parts.keys}, Keys: parts.keys,
 		Applier: parts.applier, Recorder: parts.mgr.GetEventRecorder("holdfast"), Clock: clock.RealClock{},
-		New: empty,
+		New: empty, Pauses: w.simulation.Pauses,
 	}
 	if err := r.Setup(parts.mgr, v1alpha1.GroupVersion.WithKind(w.kind.name), 4, w.simulation.source(), parts.named.EventSource(), parts.keys.EventSource()); err != nil {
 		return err

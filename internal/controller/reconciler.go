@@ -21,6 +21,7 @@ import (
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
+	"github.com/holdfast-db/holdfast/internal/agentclient"
 	"github.com/holdfast-db/holdfast/internal/apply"
 	"github.com/holdfast-db/holdfast/internal/backups"
 	"github.com/holdfast-db/holdfast/internal/condition"
@@ -57,6 +58,9 @@ type Reconciler[C v1alpha1.Cluster, O any] struct {
 	Applier Syncer
 	// Forgetters drop clusters that are gone.
 	Forgetters []Forgetter
+	// Pauses are the newest times in which no member of a cluster took writes; nil where
+	// nothing measures them.
+	Pauses func(cluster types.NamespacedName) []agentclient.Pause
 	// Keys are those of stores that clusters name.
 	Keys Keys
 	// Recorder of events on the cluster.

@@ -13,10 +13,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
@@ -60,16 +58,8 @@ func (r *restores) halfFilled(claim *corev1.PersistentVolumeClaim) bool {
 
 // step takes a pod one step further.
 func (r *restores) step(ctx context.Context, s *simulation, pod *corev1.Pod) error {
-	switch {
-	case pod.DeletionTimestamp != nil:
-		return s.kubelet.Delete(ctx, pod, client.GracePeriodSeconds(0), client.Preconditions{UID: &pod.UID})
-	case pod.Spec.NodeName == "":
-		return s.kubelet.SubResource("binding").Create(ctx, pod, &corev1.Binding{
-			ObjectMeta: metav1.ObjectMeta{Name: pod.Name, Namespace: pod.Namespace}, Target: corev1.ObjectReference{Kind: "Node", Name: nodeName}})
-	case pod.Status.Phase == corev1.PodPending || pod.Status.Phase == "":
-		return s.startPod(ctx, pod)
-	case pod.Status.Phase != corev1.PodRunning:
-		return nil
+	if runs, err := s.advanceJobPod(ctx, pod); !runs {
+		return err
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -124,12 +114,7 @@ func (r *restores) fill(ctx context.Context, s *simulation, pod *corev1.Pod, tas
 
 // report as the program does, with the rights that its pod has.
 func (r *restores) report(ctx context.Context, s *simulation, pod *corev1.Pod, task agentapi.RestoreTask, run restore.Run) error {
-	config := rest.CopyConfig(s.world.Config)
-	config.Impersonate = rest.ImpersonationConfig{
-		UserName: "system:serviceaccount:" + pod.Namespace + ":" + pod.Spec.ServiceAccountName,
-		Groups:   []string{"system:serviceaccounts", "system:serviceaccounts:" + pod.Namespace, "system:authenticated"},
-	}
-	as, err := kubernetes.NewForConfig(config)
+	as, err := kubernetes.NewForConfig(s.actAsPod(pod))
 	if err != nil {
 		return err
 	}

@@ -50,10 +50,11 @@ type simulation struct {
 	wakes   map[*int]func(types.NamespacedName)
 	address int
 	jobs    jobs
-	// restores and drills are played like jobs.
+	// restores, drills and imports are played like jobs.
 	restores restores
 	checks   checks
 	drills   drills
+	imports  imports
 	// used is what members say of their volumes, in bytes by pod.
 	used map[string]int64
 	// altered is what members say that they have reset.
@@ -64,12 +65,21 @@ type simulation struct {
 	insights []agentapi.Insight
 	// measured is what the first member measured of its database; nil for nothing.
 	measured []agentapi.TuningSlot
+	// pauses are what was measured of writes.
+	pauses []agentclient.Pause
 	// also changes what agents say; nil for nothing.
 	also func(m *agentapi.Status)
 	// unpullable is why the database's image cannot be had; empty where it can.
 	unpullable string
 	// homeless is why the scheduler finds no node for members; empty where it does.
 	homeless string
+}
+
+// Pauses are what was measured of the cluster.
+func (s *simulation) Pauses(types.NamespacedName) []agentclient.Pause {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.pauses
 }
 
 // change has agents or the kubelet do something else from now on.
@@ -182,6 +192,12 @@ func (s *simulation) step(ctx context.Context) error {
 		}
 		if pod.Labels[v1alpha1.LabelDrill] != "" {
 			if err := s.drills.step(ctx, s, pod); err != nil && !passing(err) {
+				return err
+			}
+			continue
+		}
+		if pod.Labels[v1alpha1.LabelImport] != "" {
+			if err := s.imports.step(ctx, s, pod); err != nil && !passing(err) {
 				return err
 			}
 			continue

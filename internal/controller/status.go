@@ -138,6 +138,9 @@ func (r *Reconciler[C, O]) fillStatus(p *pass[C]) {
 	}
 	if !deleting {
 		fillReport(st, p)
+		if r.Pauses != nil {
+			st.WritePauses = mergePauses(st.WritePauses, r.Pauses(client.ObjectKeyFromObject(c)))
+		}
 	}
 	in.Stuck = r.memory.measureStandstill(c, describeProgress(c, in), r.Clock.Now())
 	condition.Resolve(c, in)

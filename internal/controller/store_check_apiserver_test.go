@@ -54,16 +54,8 @@ func (c *checks) began() []agentapi.CheckTask {
 
 // step takes a pod one step further.
 func (c *checks) step(ctx context.Context, s *simulation, pod *corev1.Pod) error {
-	switch {
-	case pod.DeletionTimestamp != nil:
-		return s.kubelet.Delete(ctx, pod, client.GracePeriodSeconds(0), client.Preconditions{UID: &pod.UID})
-	case pod.Spec.NodeName == "":
-		return s.kubelet.SubResource("binding").Create(ctx, pod, &corev1.Binding{
-			ObjectMeta: metav1.ObjectMeta{Name: pod.Name, Namespace: pod.Namespace}, Target: corev1.ObjectReference{Kind: "Node", Name: nodeName}})
-	case pod.Status.Phase == corev1.PodPending || pod.Status.Phase == "":
-		return s.startPod(ctx, pod)
-	case pod.Status.Phase != corev1.PodRunning:
-		return nil
+	if runs, err := s.advanceJobPod(ctx, pod); !runs {
+		return err
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -135,11 +127,7 @@ func storeIsChecked(t *testing.T, w *world) {
 	w.simulation.checks.set("")
 	edit(w, keys, func(s *corev1.Secret) { s.StringData = map[string]string{"AWS_ACCESS_KEY_ID": "fixed"} })
 	w.awaitBackedUp(c, v1alpha1.ReasonBackedUp, "backup orders-first-") // not before it could be used
-	apitest.Eventually(t, "the Jobs go", func(ctx context.Context) (bool, string) {
-		var jobs batchv1.JobList
-		err := w.person.List(ctx, &jobs, client.InNamespace(w.Namespace))
-		return err == nil && len(jobs.Items) == 0, fmt.Sprint(len(jobs.Items), err)
-	})
+	w.awaitNoJob()
 	w.awaitSteady(o)
 	o.stop()
 	o = w.operate(0)
@@ -151,6 +139,16 @@ func storeIsChecked(t *testing.T, w *world) {
 	if check := c.CommonStatus().StoreCheck; check == nil || check.Error != "" || check.Failures != 0 {
 		t.Errorf("on record is %+v", check)
 	}
+}
+
+// awaitNoJob waits until no Job is left. Kubernetes removes one after its pods.
+func (w *world) awaitNoJob() {
+	w.t.Helper()
+	apitest.Eventually(w.t, "the Jobs go", func(ctx context.Context) (bool, string) {
+		var jobs batchv1.JobList
+		err := w.person.List(ctx, &jobs, client.InNamespace(w.Namespace))
+		return err == nil && len(jobs.Items) == 0, fmt.Sprint(len(jobs.Items), err)
+	})
 }
 
 // An operator that dies in any of its writes leaves a store that is checked.
@@ -176,8 +174,5 @@ func TestStoreIsCheckedAcrossCrashes(t *testing.T) {
 		return check != nil && check.Error == ""
 	})
 	w.awaitSteady(o)
-	var jobs batchv1.JobList
-	if err := w.person.List(t.Context(), &jobs, client.InNamespace(w.Namespace)); err != nil || len(jobs.Items) > 0 {
-		t.Errorf("%d Jobs are left, %v", len(jobs.Items), err)
-	}
+	w.awaitNoJob()
 }

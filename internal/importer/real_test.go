@@ -254,6 +254,35 @@ func TestRealImport(t *testing.T) {
 	r.fails("holds data already", true)
 }
 
+// What is counted and what is copied is of one snapshot: what clients of the source commit
+// after that was taken is in neither. No count changes here, so that only the snapshot can
+// tell.
+func TestRealImportReadsOneSnapshot(t *testing.T) {
+	r := newRealWorld(t, 1)
+	r.fillSource(1_000)
+	before := r.contentOf(r.i.Source)
+	written := false
+	r.during = func(run Run) {
+		if run.Step != v1alpha1.ImportStepChecking || run.Progress == "" || written {
+			return
+		}
+		written = true
+		r.run(r.i.Source, "update customers set feels = 'sad'", "delete from hidden; insert into hidden values ('later')",
+			"select lo_unlink(min(oid)), lo_from_bytea(0, 'later') from pg_largeobject_metadata",
+			"create or replace procedure tidy() language plpgsql as 'begin end'", "create table later ()")
+	}
+	result, err := r.i.Import(t.Context())
+	if err != nil || !written {
+		t.Fatalf("%+v, %v, written %t", result, err, written)
+	}
+	if diff := cmp.Diff(before, r.contentOf(r.i.Target)); diff != "" {
+		t.Errorf("the copy is of another moment than its check (-checked +copied):\n%s", diff)
+	}
+	if now := r.contentOf(r.i.Source); cmp.Equal(before, now) {
+		t.Error("nothing was written meanwhile")
+	}
+}
+
 // A try that fails, wherever, leaves nothing; and the next one succeeds.
 func TestRealImportLeavesNothingHalf(t *testing.T) {
 	r := newRealWorld(t, 1)

@@ -21,6 +21,7 @@ type script struct {
 	// skipped are extensions whose comments are left out: only the role that they belong to
 	// may write those.
 	skipped []string
+	options optionFilter
 
 	held           []byte
 	headed, drops  bool
@@ -45,10 +46,14 @@ func (s *script) passAll(beginning string, from io.Reader) error {
 	for {
 		part, err := lines.ReadSlice('\n')
 		s.count(part, begins)
-		if !s.isDropped(part, begins) {
-			if err := s.pass(part); err != nil {
-				return err
-			}
+		kept := part
+		if s.isDropped(part, begins) {
+			kept = nil
+		} else if !s.inRows {
+			kept = s.options.filter(part, begins)
+		}
+		if err := s.pass(kept); err != nil {
+			return err
 		}
 		begins = bytes.HasSuffix(part, []byte{'\n'})
 		switch {

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -145,6 +146,16 @@ func TestPlanOfALiveCluster(t *testing.T) {
 	}
 	mustContain(t, out, ".spec.parameters.work_mem", "8MB → 16MB", "reload", ".spec.parameters.shared_buffers", "restart",
 		"1  members take up shared_buffers, work_mem", "2  orders-1 restarts", "3  orders-0 restarts", "writes pause until another member leads (never measured)", "2 restarts · 1 write pause")
+
+	// Pauses that were measured are quoted.
+	c := &v1alpha1.PostgresCluster{ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: "orders"}}
+	w.mustSucceed(w.person.Get(t.Context(), client.ObjectKeyFromObject(c), c))
+	for _, seconds := range []time.Duration{1, 2} {
+		c.Status.WritePauses = append(c.Status.WritePauses, v1alpha1.WritePause{Event: v1alpha1.WritePauseSwitchover, Time: metav1.Now(), Duration: metav1.Duration{Duration: seconds*time.Second + 300*time.Millisecond}})
+	}
+	w.mustSucceed(w.person.Status().Update(t.Context(), c))
+	out, _ = w.runPlan(edit("{work_mem: 8MB}", "{shared_buffers: 256MB}"))
+	mustContain(t, out, "writes pause at most 3 s (last: 1.3 2.3)")
 
 	// A field that the tool does not declare any more goes, and gets its default.
 	out, code = w.runPlan(edit("  replicas: 2\n", ""))

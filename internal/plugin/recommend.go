@@ -30,7 +30,8 @@ members measured. It changes nothing.
 
 With -o patch it writes a patch that declares the most urgent setting, or every
 one with --all. Commit it beside the cluster, and list it under patches in
-kustomization.yaml. One setting at a time shows what helped.`,
+kustomization.yaml with the target that it names: without one, kustomize finds no
+cluster whose manifest has no namespace. One setting at a time shows what helped.`,
 		Args: exactlyOne,
 		RunE: o.runRecommend,
 	}
@@ -102,12 +103,14 @@ func writePatch(out io.Writer, declaring client.Object, c v1alpha1.Cluster, tool
 	if len(spec) == 0 {
 		return fmt.Errorf("nothing is recommended for %s: there is no patch", nameOf(c))
 	}
-	if tool != "" {
-		lines = append([]string{"# The cluster is declared by " + tool + ": commit this to its source."}, lines...)
-	}
 	kind := kindOf(c).gvk.Kind
 	if declaring.GetObjectKind().GroupVersionKind().Kind == databaseGVK.Kind {
 		kind = databaseGVK.Kind
+	}
+	target := fmt.Sprintf("# List it under patches in kustomization.yaml with target: {kind: %s, name: %s}", kind, declaring.GetName())
+	lines = append([]string{target}, lines...)
+	if tool != "" {
+		lines = append([]string{"# The cluster is declared by " + tool + ": commit this to its source."}, lines...)
 	}
 	text, err := yaml.Marshal(map[string]any{
 		"apiVersion": v1alpha1.GroupVersion.String(), "kind": kind,

@@ -26,10 +26,10 @@ const leastTurnovers = 12
 // judgeRedo looks for a redo log that is written over again and again, so that pages are
 // flushed for its sake.
 func judgeRedo(o observed, now float64) string {
-	turnovers := o.sums[agentapi.TuningRedoBytes] / now
-	if turnovers < 2 || o.perHour(agentapi.TuningRedoBytes) < leastTurnovers*now {
+	if o.perHour(agentapi.TuningRedoBytes) < leastTurnovers*now {
 		return ""
 	}
+	turnovers := o.sums[agentapi.TuningRedoBytes] / now
 	return fmt.Sprintf("the redo log of %s was written over %.1f times in %s, by %s",
 		describeBytes(now), turnovers, o.duration(), describeBytes(o.sums[agentapi.TuningRedoBytes]))
 }

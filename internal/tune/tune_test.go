@@ -85,6 +85,7 @@ func TestNoReason(t *testing.T) {
 		"checkpoints where the volume is small":    {forced(30), func(s *Spec) { s.Volume = gibibyte / 2 }},
 		"spills, and work_mem is excluded":         {spills(100), func(s *Spec) { s.Exclude = []string{"work_mem"} }},
 		"spills, and the mode is Off":              {spills(100), func(s *Spec) { s.Off = true }},
+		"few files that are large":                 {map[string]float64{agentapi.TuningTempFiles: 5, agentapi.TuningTempBytes: 150 * mebibyte}, nil},
 		"blocks that are read once":                {map[string]float64{agentapi.TuningBlocksRead: 60000, agentapi.TuningBlocksHit: 1000}, nil},
 	} {
 		spec := postgresSpec()
@@ -94,6 +95,11 @@ func TestNoReason(t *testing.T) {
 		if got := Recommend(spec, []agentapi.TuningSlot{hour(monday, postgresSettings(), c.sums)}, nil, monday.Add(time.Hour)); len(got) != 0 {
 			t.Errorf("%s: %+v", name, got)
 		}
+	}
+	fits := hour(monday, postgresSettings(), map[string]float64{agentapi.TuningBlocksRead: 500000})
+	fits.Peaks[agentapi.TuningDataSize] = 200 * mebibyte
+	if got := Recommend(postgresSpec(), []agentapi.TuningSlot{fits}, nil, monday.Add(time.Hour)); len(got) != 0 {
+		t.Errorf("data that fits in the buffers, and is read from the volume: %+v", got)
 	}
 	short := hour(monday, postgresSettings(), spills(100))
 	short.Seconds = 540
@@ -122,6 +128,9 @@ func TestOtherEngines(t *testing.T) {
 			"the redo log of 128 MiB was written over 16.0 times in 60 minutes, by 2.0 GiB"},
 		"a quota in need": {Etcd, quota, nil, "spec.quota", "4Gi", "1.6 GiB of data were in use, 80 % of the quota of 2.0 GiB"},
 		"nothing":         {MySQL, pool, nil, "", "", ""},
+		"a redo log that is written over every six minutes": {MySQL, pool, map[string]float64{agentapi.TuningRedoBytes: 10 * 128 * mebibyte}, "", "", ""},
+		"many pages that are read once":                     {MySQL, pool, map[string]float64{agentapi.TuningPageRequests: 1e8, agentapi.TuningPageReads: 2e5}, "", "", ""},
+		"a large share of few accesses":                     {MySQL, pool, map[string]float64{agentapi.TuningPageRequests: 1e5, agentapi.TuningPageReads: 2e4}, "", "", ""},
 	} {
 		slot := hour(monday, c.settings, c.sums)
 		spec := postgresSpec()

@@ -287,6 +287,30 @@ func TestClustersAreSynced(t *testing.T) {
 	}
 }
 
+// A cluster whose Git declares no replicas is Synced whatever an autoscaler asks for, and a sync
+// leaves that as it is.
+func TestAutoscaledClustersAreSynced(t *testing.T) {
+	a := newArgo(t)
+	for _, serverSide := range []bool{false, true} {
+		desired := readObject(t, root, "examples", "autoscaling", "orders.yaml")
+		desired.SetNamespace("argo-autoscaled")
+		addTracking(desired)
+		a.syncObject(desired, serverSide)
+		scale := client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"replicas":4}}`))
+		if err := a.client.SubResource("scale").Patch(t.Context(), desired.DeepCopy(), scale, client.FieldOwner("kube-controller-manager")); err != nil {
+			t.Fatal(err)
+		}
+		a.wantState("scaled", desired, serverSide, false)
+		a.syncObject(desired, serverSide)
+		if now, _, _ := unstructured.NestedInt64(a.liveObject(desired).Object, "spec", "replicas"); now != 4 {
+			t.Errorf("server-side apply %t: %d members after a sync", serverSide, now)
+		}
+		if err := a.client.Delete(t.Context(), desired); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 // The operator's own installation is Synced, however it is put together.
 func TestInstallationIsSynced(t *testing.T) {
 	dirs, _ := filepath.Glob(root + "/kustomize/overlays/*")

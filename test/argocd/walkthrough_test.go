@@ -14,6 +14,7 @@ import (
 
 	"github.com/argoproj/argo-cd/v3/pkg/apis/application/v1alpha1"
 	"github.com/argoproj/argo-cd/v3/util/lua"
+	"github.com/argoproj/notifications-engine/pkg/api"
 	jsonpatch "github.com/evanphx/json-patch"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -32,10 +33,13 @@ type walk struct {
 	git     *repository
 	app     *unstructured.Unstructured
 	cluster *unstructured.Unstructured
+	// notifications are Argo CD's, with our triggers, and sent is what they send.
+	notifications api.API
+	sent          textReceiver
 }
 
 // TestWalkThrough does what the page says, with the manifests on the page, and
-// sees Argo CD show what the page says.
+// sees Argo CD show what the page says. Its notifications fire accordingly.
 func TestWalkThrough(t *testing.T) {
 	w := newWalk(t)
 	steps := map[string]func(){
@@ -43,10 +47,14 @@ func TestWalkThrough(t *testing.T) {
 			w.createObject(w.app)
 			w.writeStatus("creating")
 		},
-		"the database takes writes":                         func() { w.writeStatus("ready") },
-		"you run the action Suspend on the cluster":         func() { w.runAction("suspend"); w.writeStatus("suspended") },
-		"you run Resume: the Job is applied":                func() { w.runAction("resume"); w.writeStatus("ready"); w.completeJob("migrate") },
-		"you commit a version that does not exist":          func() { w.commitsVersion("17", "17.999"); w.writeStatus("stalled") },
+		"the database takes writes":                 func() { w.writeStatus("ready") },
+		"you run the action Suspend on the cluster": func() { w.runAction("suspend"); w.writeStatus("suspended") },
+		"you run Resume: the Job is applied":        func() { w.runAction("resume"); w.writeStatus("ready"); w.completeJob("migrate") },
+		"you commit a version that does not exist": func() {
+			w.commitsRefused("17", "seventeen")
+			w.commitsVersion("seventeen", "17.999")
+			w.writeStatus("stalled")
+		},
 		"you revert that commit":                            func() { w.commitsVersion("17.999", "17"); w.writeStatus("ready") },
 		"you commit a Job for the database, in sync wave 1": w.commitsJob,
 		"another client changes `spec.replicas` with kubectl: it is set back": func() {
@@ -79,6 +87,7 @@ func TestWalkThrough(t *testing.T) {
 		}
 		step()
 		w.awaitShown(row)
+		w.awaitNotified(row.what, w.notified(row)...)
 	}
 }
 
@@ -121,6 +130,7 @@ func newWalk(t *testing.T) *walk {
 		w.createObject(o)
 	}
 	startController(t, w.git)
+	w.notifications = newNotifications(t, w.sent.listen(t))
 	return w
 }
 
@@ -201,11 +211,36 @@ func (w *walk) requestRefresh() {
 	}
 }
 
-func (w *walk) commitsVersion(from, to string) {
+// changeVersion commits another version.
+func (w *walk) changeVersion(from, to string) {
 	w.t.Helper()
 	w.commitChange("base/postgrescluster.yaml", func(s string) string {
 		return strings.Replace(s, fmt.Sprintf("version: %q", from), fmt.Sprintf("version: %q", to), 1)
 	})
+}
+
+// commitsRefused commits a version that the API server refuses. Argo CD would try it again
+// for minutes before the sync has failed.
+func (w *walk) commitsRefused(from, to string) {
+	w.t.Helper()
+	w.setRetry(`{"limit":0}`)
+	w.changeVersion(from, to)
+	w.awaitNotified("a commit that is refused", "on-holdfast-refused")
+	w.setRetry("null")
+}
+
+// setRetry says how often the Application's syncs are tried again; null for the default.
+func (w *walk) setRetry(strategy string) {
+	w.t.Helper()
+	patch := client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"syncPolicy":{"retry":`+strategy+`}}}`))
+	if err := w.client.Patch(w.t.Context(), w.app.DeepCopy(), patch); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+func (w *walk) commitsVersion(from, to string) {
+	w.t.Helper()
+	w.changeVersion(from, to)
 	w.awaitCondition("version "+to, func() bool { return w.fieldOf("spec", "version") == to })
 }
 

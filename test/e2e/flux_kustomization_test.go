@@ -288,8 +288,15 @@ func kustomizationFile(resources string, lines ...string) string {
 func deliverCluster(t *testing.T, fields map[string]any, lines ...string) *delivery {
 	t.Helper()
 	needFlux(t)
-	d := &delivery{repository: newRepository(t, newNamespace(t, ""), "shop")}
+	return deliverInto(t, newNamespace(t, ""), installed, fields, lines...)
+}
+
+// deliverInto does so in a namespace, for an operator.
+func deliverInto(t *testing.T, namespace string, by *operator, fields map[string]any, lines ...string) *delivery {
+	t.Helper()
+	d := &delivery{repository: newRepository(t, namespace, "shop")}
 	d.c = followCluster(t, d.namespace, orders)
+	d.c.operator = by
 	d.createSource()
 	d.k = newKustomization(d.repository, "database", "./", fields)
 	d.k.waitReady(d.commitFiles("a cluster", map[string]string{

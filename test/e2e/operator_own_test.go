@@ -35,12 +35,12 @@ func newOperated(t *testing.T, k *kind, replicas int32, spec ...string) *subject
 }
 
 // install puts what config/default installs into the operator's namespace, for
-// clusters of one other namespace.
-func (o *operator) install(t *testing.T, watched string) {
+// clusters of one other namespace, with more arguments.
+func (o *operator) install(t *testing.T, watched string, args ...string) {
 	t.Helper()
 	must(t, checkNoneWatchesAll(t.Context()), "install an operator of the test's own")
 	for _, obj := range renderFolder(t, "../../config/default") {
-		if !o.adoptObject(t, obj, watched) {
+		if !o.adoptObject(t, obj, watched, args) {
 			continue
 		}
 		must(t, env.client.Create(t.Context(), obj), "create "+obj.GetKind()+" "+obj.GetName())
@@ -73,7 +73,7 @@ func checkNoneWatchesAll(ctx context.Context) error {
 
 // adoptObject changes an object of the usual installation into the operator's
 // own, and says whether it is needed: CRDs and the tenants' roles are there.
-func (o *operator) adoptObject(t *testing.T, obj *unstructured.Unstructured, watched string) bool {
+func (o *operator) adoptObject(t *testing.T, obj *unstructured.Unstructured, watched string, args []string) bool {
 	t.Helper()
 	const manager = "holdfast-manager"
 	switch obj.GetKind() {
@@ -95,14 +95,14 @@ func (o *operator) adoptObject(t *testing.T, obj *unstructured.Unstructured, wat
 		subjects := []any{map[string]any{"kind": rbacv1.ServiceAccountKind, "name": operatorName, "namespace": o.namespace}}
 		must(t, unstructured.SetNestedSlice(obj.Object, subjects, "subjects"), "name the account")
 	case "Deployment":
-		o.limitDeployment(t, obj, watched)
+		o.limitDeployment(t, obj, append([]string{watchFlag + watched}, args...))
 	}
 	return true
 }
 
-// limitDeployment gives the Deployment the image that is installed, one
-// namespace to watch, and a shorter Lease: tests that kill it wait for its end.
-func (o *operator) limitDeployment(t *testing.T, obj *unstructured.Unstructured, watched string) {
+// limitDeployment gives the Deployment the image that is installed, more arguments, and
+// a shorter Lease: tests that kill it wait for its end.
+func (o *operator) limitDeployment(t *testing.T, obj *unstructured.Unstructured, more []string) {
 	t.Helper()
 	path := []string{"spec", "template", "spec", "containers"}
 	containers, found, err := unstructured.NestedSlice(obj.Object, path...)
@@ -116,7 +116,10 @@ func (o *operator) limitDeployment(t *testing.T, obj *unstructured.Unstructured,
 		t.Fatalf("the Deployment's containers are %v", containers)
 	}
 	manager["image"] = env.operatorImage
-	manager["args"] = append(args, watchFlag+watched, "--leader-election-lease-duration=15s", "--leader-election-renew-deadline=10s")
+	for _, arg := range append(more, "--leader-election-lease-duration=15s", "--leader-election-renew-deadline=10s") {
+		args = append(args, arg)
+	}
+	manager["args"] = args
 	must(t, unstructured.SetNestedSlice(obj.Object, containers, path...), "change the Deployment")
 }
 

@@ -36,6 +36,14 @@ type refusal struct {
 	Reason string `json:"reason"`
 }
 
+// quotedPause is how long the next pause of writes by an event is expected to take, in
+// seconds.
+type quotedPause struct {
+	Event v1alpha1.WritePauseEvent `json:"event"`
+	Least float64                  `json:"least"`
+	Most  float64                  `json:"most"`
+}
+
 // planned is what is read of a plan of one cluster.
 type planned struct {
 	Clusters []struct {
@@ -43,6 +51,7 @@ type planned struct {
 		UnderWay []plannedStep `json:"underWay"`
 		Steps    []plannedStep `json:"steps"`
 		Refused  []refusal     `json:"refused"`
+		Pauses   []quotedPause `json:"pauses"`
 	} `json:"clusters"`
 }
 

@@ -69,11 +69,15 @@ func (c *committed) awaitNamesakeRefused(u *unstructured.Unstructured, reason st
 
 // checkMade makes an edit, and compares what happens with the plan. It returns what to
 // print of it.
-func (c *committed) checkMade(e edit, p timedPlan, next *unstructured.Unstructured) string {
+func (c *committed) checkMade(e edit, p timedPlan, next *unstructured.Unstructured, r *planComparison) string {
 	c.t.Helper()
 	began := time.Now()
 	generation, mark := c.getCluster().GetGeneration(), c.markPlace()
 	led, claims, changes := c.getCluster().CommonStatus().Primary, c.readClaims(), c.followPods()
+	recorded := c.getCluster().CommonStatus().WritePauses
+	if c.writer != nil {
+		c.writer.takeGap()
+	}
 	must(c.t, c.apply(next), "make the edit")
 	suspended, _, _ := unstructured.NestedBool(next.Object, "spec", "suspend")
 	c.awaitMade(e, generation, suspended)
@@ -89,7 +93,7 @@ func (c *committed) checkMade(e edit, p timedPlan, next *unstructured.Unstructur
 	if got, want := c.countLeaders(led, mark), p.successions(); got != want {
 		c.t.Errorf("another member led %d times, planned %d", got, want)
 	}
-	return fmt.Sprintf("  done in %5.1f s  ended %v begun %v", time.Since(began).Seconds(), wantEnded, wantBegun)
+	return fmt.Sprintf("  done in %5.1f s  ended %v begun %v%s", time.Since(began).Seconds(), wantEnded, wantBegun, c.comparePauses(p, recorded, r))
 }
 
 // podsThatEnd are those of restarts and of members that leave, in order.

@@ -43,6 +43,9 @@ type plannedCluster struct {
 	spec    []string
 	members int32
 	edits   []edit
+	// writes says that a client writes all the time, and that the pauses of its writes are
+	// what the edits are for.
+	writes bool
 }
 
 // commonEdits are what every kind takes, in an order in which each may follow the one

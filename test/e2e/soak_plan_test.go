@@ -23,8 +23,9 @@ import (
 
 // TestSoakPlan compares what kubectl holdfast plan says of twenty edits and more of each
 // kind with what happens when they are made: which pods end and begin, in which order, which
-// volumes grow, come and go, how often another member leads, and what is refused. It prints
-// how long each plan took. No plan may send more than reads and dry runs.
+// volumes grow, come and go, how often another member leads, how often writes pause, and what
+// is refused. It prints how long each plan took, and each pause beside the range that was
+// quoted. No plan may send more than reads and dry runs.
 func TestSoakPlan(t *testing.T) {
 	runTogether(t, []part{
 		{"PlanPostgres", func(t *testing.T) { followEdits(t, plannedPostgres(t)) }},
@@ -43,17 +44,23 @@ type planComparison struct {
 	asPlanned, edits     int
 	slow                 int
 	slowest, plansLasted time.Duration
+	// inside and outside are how many pauses of writes were in the range that was quoted;
+	// of the first of an event, none was.
+	inside, outside int
+	// gaps are those of a client's writes in an edit with one pause, and bounded those that
+	// were no longer than quoted and serviceDelay.
+	gaps, bounded int
 }
 
 // followEdits creates what is declared, makes one edit after the other, and deletes it.
 func followEdits(t *testing.T, p plannedCluster) {
 	from := time.Now()
 	c := newCommitted(t, p)
+	if p.writes {
+		c.writer = c.startWriter()
+	}
 	var r planComparison
-	t.Cleanup(func() {
-		t.Logf("%s: %d of %d edits as planned; %d plans took more than %s, the slowest %.2f s, all %.1f s\n%s",
-			c.declares, r.asPlanned, r.edits, r.slow, planTarget, r.slowest.Seconds(), r.plansLasted.Seconds(), strings.Join(r.rows, "\n"))
-	})
+	t.Cleanup(func() { t.Logf("%s: %s", c.declares, r.describe()) })
 	for i, e := range p.edits {
 		r.edits++
 		made := false
@@ -71,12 +78,23 @@ func followEdits(t *testing.T, p plannedCluster) {
 			return // what follows would fail, too
 		}
 	}
+	if p.writes {
+		checkOnlyDryRuns(t, c.namespace, from)
+		r.checkPauses(t)
+		return
+	}
 	t.Run("deletion", func(t *testing.T) {
 		part := *c
 		part.subject = c.withTest(t)
 		part.planDeletion(&r)
 	})
 	checkOnlyDryRuns(t, c.namespace, from)
+}
+
+// describe is what is printed at the end.
+func (r *planComparison) describe() string {
+	return fmt.Sprintf("%d of %d edits as planned; %d plans took more than %s, the slowest %.2f s, all %.1f s; %d of %d pauses were in the range that was quoted, and %d of %d clients wrote again %s after it at most\n%s",
+		r.asPlanned, r.edits, r.slow, planTarget, r.slowest.Seconds(), r.plansLasted.Seconds(), r.inside, r.inside+r.outside, r.bounded, r.gaps, serviceDelay, strings.Join(r.rows, "\n"))
 }
 
 // checkOnlyDryRuns reads from the audit log that plans of a namespace sent nothing but reads
@@ -106,6 +124,8 @@ type committed struct {
 	declares string
 	spec     map[string]any
 	requests map[string]string
+	// writer is a client that writes all the time; nil for none.
+	writer *writer
 }
 
 // gitManager applies what is committed.
@@ -228,7 +248,7 @@ func (c *committed) makeEdit(e edit, r *planComparison) {
 			c.t.Errorf("no edit is planned as %+v", p)
 		}
 	default:
-		row += c.checkMade(e, p, next)
+		row += c.checkMade(e, p, next, r)
 		c.spec, c.requests = spec, requests
 	}
 	r.rows = append(r.rows, row)

@@ -66,7 +66,7 @@ func (d *delivery) commitRecommendation(n int, r v1alpha1.RecommendationStatus) 
 	d.t.Helper()
 	lines := []string{"patches:"}
 	for i := range n + 1 {
-		lines = append(lines, fmt.Sprintf("  - path: tuning-%d.yaml", i))
+		lines = append(lines, fmt.Sprintf("- {path: tuning-%d.yaml, target: {kind: PostgresCluster, name: %s}}", i, d.c.name))
 	}
 	d.k.waitReady(d.commitFiles("take a recommendation", map[string]string{
 		"kustomization.yaml":             kustomizationFile("orders.yaml", lines...),

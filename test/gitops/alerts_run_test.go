@@ -37,6 +37,37 @@ func TestAlertsWithPromtool(t *testing.T) {
 	}
 }
 
+// The rules of the guide to autoscaling yield the members that are wanted.
+func TestAutoscalingRulesWithPromtool(t *testing.T) {
+	promtool, dir := buildPromtool(t), t.TempDir()
+	var object struct {
+		Spec map[string]any `json:"spec"`
+	}
+	data, err := os.ReadFile(root + "/examples/autoscaling/rules.yaml")
+	if err == nil {
+		err = yaml.Unmarshal(data, &object)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	rules, err := yaml.Marshal(object.Spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cases, err := os.ReadFile("testdata/autoscaling.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, content := range map[string][]byte{"rules.yaml": rules, "cases.yaml": cases} {
+		if err := os.WriteFile(filepath.Join(dir, name), content, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if out, err := exec.CommandContext(t.Context(), promtool, "test", "rules", filepath.Join(dir, "cases.yaml")).CombinedOutput(); err != nil {
+		t.Errorf("promtool test rules: %v\n%s", err, out)
+	}
+}
+
 // buildPromtool builds the promtool whose version is pinned, without the clients of the
 // clouds that Prometheus discovers targets in.
 func buildPromtool(t *testing.T) string {

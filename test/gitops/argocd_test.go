@@ -223,3 +223,23 @@ func TestArgoComponent(t *testing.T) {
 		t.Error("the patch names a namespace: Argo CD may be installed anywhere")
 	}
 }
+
+// The component of notifications adds triggers and templates to the ConfigMap of a user, and
+// keeps what else is in there.
+func TestArgoNotificationsComponent(t *testing.T) {
+	built := buildOverlay(t, "namespace: argocd\nresources: [cm.yaml]\ncomponents: [{root}/kustomize/argocd/notifications]\n",
+		"cm.yaml", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: argocd-notifications-cm}\ndata: {service.slack: \"token: $slack-token\"}\n")
+	data, _ := fieldAt(built.findObject(t, "ConfigMap", "argocd-notifications-cm"), "data").(map[string]any)
+	var names []string
+	for name := range data {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	want := []string{
+		"service.slack", "template.holdfast-degraded", "template.holdfast-ready", "template.holdfast-refused",
+		"trigger.on-holdfast-degraded", "trigger.on-holdfast-ready", "trigger.on-holdfast-refused",
+	}
+	if !slices.Equal(names, want) {
+		t.Errorf("the keys are %v, want %v", names, want)
+	}
+}

@@ -35,40 +35,55 @@ func TestBuildObjects(t *testing.T) {
 }
 
 // What kubectl holdfast recommend writes is a patch that kustomize applies to the cluster,
-// and to nothing else.
+// and to nothing else, with the target that it names: whether or not the cluster's manifest
+// has a namespace.
 func TestRecommendedPatch(t *testing.T) {
-	declared := t.TempDir()
-	cluster := "apiVersion: holdfast.dev/v1alpha1\nkind: PostgresCluster\nmetadata: {name: %s, namespace: shop}\nspec: {version: \"17\", parameters: {work_mem: 8MB, max_wal_size: 1GB}}\n---\n"
-	for name, text := range map[string]string{
-		"clusters.yaml": fmt.Sprintf(cluster, "orders") + fmt.Sprintf(cluster, "billing"), "kustomization.yaml": "resources: [clusters.yaml]\n",
-	} {
-		if err := os.WriteFile(filepath.Join(declared, name), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	for file, want := range map[string]string{
-		"recommend-patch.yaml":     "map[max_wal_size:2GB work_mem:8MB]",
-		"recommend-patch-all.yaml": "map[max_wal_size:2GB shared_buffers:512MB work_mem:8MB]",
-	} {
-		patch, err := os.ReadFile(filepath.Join("../../internal/plugin/testdata", file))
-		if err != nil {
-			t.Fatal(err)
-		}
-		indented := "    " + strings.ReplaceAll(strings.TrimSpace(string(patch)), "\n", "\n    ")
-		objects, err := BuildObjects(declared, "resources: [\"{root}\"]\npatches:\n- patch: |-\n"+indented+"\n")
-		if err != nil {
-			t.Fatalf("%s: %v", file, err)
-		}
-		got := map[string]string{}
-		for _, object := range objects {
-			parameters, _, err := unstructured.NestedStringMap(object.Object, "spec", "parameters")
-			if err != nil {
+	for _, namespace := range []string{"", ", namespace: shop"} {
+		declared := t.TempDir()
+		cluster := "apiVersion: holdfast.dev/v1alpha1\nkind: PostgresCluster\nmetadata: {name: %s" + namespace + "}\nspec: {version: \"17\", parameters: {work_mem: 8MB, max_wal_size: 1GB}}\n---\n"
+		for name, text := range map[string]string{
+			"clusters.yaml": fmt.Sprintf(cluster, "orders") + fmt.Sprintf(cluster, "billing"), "kustomization.yaml": "resources: [clusters.yaml]\n",
+		} {
+			if err := os.WriteFile(filepath.Join(declared, name), []byte(text), 0o600); err != nil {
 				t.Fatal(err)
 			}
-			got[object.GetName()] = fmt.Sprint(parameters)
 		}
-		if got["orders"] != want || got["billing"] != "map[max_wal_size:1GB work_mem:8MB]" {
-			t.Errorf("%s: %v, want %s", file, got, want)
+		for file, want := range map[string]string{
+			"recommend-patch.yaml":     "map[max_wal_size:2GB work_mem:8MB]",
+			"recommend-patch-all.yaml": "map[max_wal_size:2GB shared_buffers:512MB work_mem:8MB]",
+		} {
+			got := patchClusters(t, declared, filepath.Join("../../internal/plugin/testdata", file))
+			if got["orders"] != want || got["billing"] != "map[max_wal_size:1GB work_mem:8MB]" {
+				t.Errorf("%s, clusters with %q: %v, want %s", file, namespace, got, want)
+			}
 		}
 	}
+}
+
+// patchClusters is what parameters clusters have, by name, with a patch and its target.
+func patchClusters(t *testing.T, declared, file string) map[string]string {
+	t.Helper()
+	patch, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, target, found := strings.Cut(string(patch), " with target: ")
+	if !found {
+		t.Fatalf("%s names no target", file)
+	}
+	target, _, _ = strings.Cut(target, "\n")
+	indented := "    " + strings.ReplaceAll(strings.TrimSpace(string(patch)), "\n", "\n    ")
+	objects, err := BuildObjects(declared, "resources: [\"{root}\"]\npatches:\n- target: "+target+"\n  patch: |-\n"+indented+"\n")
+	if err != nil {
+		t.Fatalf("%s: %v", file, err)
+	}
+	got := map[string]string{}
+	for _, object := range objects {
+		parameters, _, err := unstructured.NestedStringMap(object.Object, "spec", "parameters")
+		if err != nil {
+			t.Fatal(err)
+		}
+		got[object.GetName()] = fmt.Sprint(parameters)
+	}
+	return got
 }

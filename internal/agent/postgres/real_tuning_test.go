@@ -32,13 +32,14 @@ var tuningWorkloads = []tuningWorkload{
 	},
 	{
 		setting: "work_mem", symptom: agentapi.TuningTempBytes, left: 0.05,
-		setUp: []string{"create table spill_load as select g as n, md5(g::text) as v from generate_series(1, 40000) g", "analyze spill_load"},
+		setUp: []string{"create table spill_load as select g as n, md5(g::text) as v from generate_series(1, 120000) g", "analyze spill_load"},
 		burst: []string{"set max_parallel_workers_per_gather = 0", "select count(*) from (select v from spill_load order by v offset 1) s", "select count(*) from (select v from spill_load order by v desc offset 1) s"},
 	},
 	{
 		setting: "shared_buffers", symptom: agentapi.TuningBlocksRead, left: 0.2,
-		setUp: []string{"create table hot_load as select g as n, repeat('x', 400) as v from generate_series(1, 50000) g", "alter table hot_load add primary key (n)", "vacuum analyze hot_load"},
-		burst: []string{"select count(v) from hot_load a where exists (select from hot_load b where b.n = a.n and b.v <> '')"},
+		// Twelve tables of 3 MB: a scan of a larger one would read past the buffers.
+		setUp: []string{"do $$ begin for i in 1..12 loop execute format('create table hot_load_%s as select repeat(''x'', 400) as v from generate_series(1, 6000)', i); end loop; end $$"},
+		burst: []string{"do $$ declare n bigint; begin for i in 1..12 loop execute format('select count(v) from hot_load_%s', i) into n; end loop; end $$"},
 	},
 }
 

@@ -43,6 +43,7 @@ func TestRecord(t *testing.T) {
 	} {
 		r.Record(noon.Add(step.at), step.s)
 	}
+	r.Report() // changes nothing
 	slots := r.Report().Slots
 	if len(slots) != 2 {
 		t.Fatalf("%+v", slots)

@@ -14,3 +14,9 @@ func DecodeStatus(text []byte) (agentapi.Status, error) {
 func readGroup(m *agentapi.Status) etcdapi.GroupStatus {
 	return agentapi.ReadEngineStatus[etcdapi.GroupStatus](m)
 }
+
+// IsLeader says whether a member reports that it leads its group and serves.
+func IsLeader(s *agentapi.Status) bool {
+	g := readGroup(s).Group
+	return g != nil && g.Self != "" && g.Self == g.Leader && s.Serving
+}

@@ -8,9 +8,6 @@ import (
 	"github.com/holdfast-db/holdfast/internal/forecast"
 )
 
-// neverMeasured stands where a duration would: no agent reports how long a step took.
-const neverMeasured = "never measured"
-
 // DescribeStep is a step for people: what happens, and what clients notice.
 func (c *Cluster) DescribeStep(s forecast.Step) (what, detail string) {
 	var notices []string
@@ -23,11 +20,7 @@ func (c *Cluster) DescribeStep(s forecast.Step) (what, detail string) {
 		notices = append(notices, s.Message)
 	}
 	if s.WritesPause && s.Kind != forecast.ClusterDeleted {
-		until := "until it is back"
-		if s.Successor {
-			until = "until another member leads"
-		}
-		notices = append(notices, fmt.Sprintf("writes pause %s (%s)", until, neverMeasured))
+		notices = append(notices, c.describePause(s))
 	}
 	return describe(s), strings.Join(notices, ", ")
 }

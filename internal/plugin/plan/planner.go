@@ -250,6 +250,7 @@ func (p *Planner) forecastChange(ctx context.Context, c Cluster, k kind, w *fore
 	used := usageOf(w)
 	c.judgeBackups(before, after)
 	if before != nil {
+		c.Pauses = readPauses(before.CommonStatus())
 		if first, err = w.Settle(); err != nil {
 			return c, err
 		}

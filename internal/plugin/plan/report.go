@@ -69,6 +69,9 @@ type Cluster struct {
 	OneWay []string `json:"oneWay,omitempty"`
 	// Quota is what becomes of the namespace's quotas.
 	Quota []string `json:"quota,omitempty"`
+	// Pauses are how long writes paused in the last events of the cluster; none where none
+	// was measured.
+	Pauses []Pause `json:"pauses,omitempty"`
 	// Unknown is what no plan can tell.
 	Unknown []string `json:"unknown,omitempty"`
 
