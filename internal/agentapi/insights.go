@@ -35,8 +35,7 @@ type Insights struct {
 
 // VolumeForecast says when a volume is full.
 type VolumeForecast struct {
-	// Fills says that it is full within four times the length of the history that shows the
-	// rate, in so many seconds.
+	// Fills says that a history shows that it is full in so many seconds.
 	Fills   bool  `json:"fills"`
 	Seconds int64 `json:"seconds,omitempty"`
 	// BytesPerDay by which it fills; negative where data shrinks.

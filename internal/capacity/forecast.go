@@ -7,27 +7,32 @@ import (
 )
 
 const (
-	// leastTrend is how much history a trend needs.
-	leastTrend = 48 * time.Hour
-	// reach is how many times its own length a history forecasts: a load of half an hour is
-	// no reason to expect it for days.
-	reach = 4
+	day           = 24 * time.Hour
+	week          = 7 * day
+	secondsPerDay = int64(day / time.Second)
+	// leastTrend is how much history a trend needs: with less, one load on one of the days
+	// would look like a trend.
+	leastTrend = 4 * day
+	// wholeDays is how many times its own length a history of whole days forecasts. One of a
+	// part of a day forecasts its own length: what rose for an hour may end within the next.
+	wholeDays = 4
 	// jumpsEach is in how much history one large step of a volume's use counts as a single
 	// event, such as a table that was dropped. More of them are how the volume is used.
-	jumpsEach = 7 * 24 * time.Hour
+	jumpsEach = week
 	// swingWindow is over which time the highest use is looked for: two whole days.
-	swingWindow = 48 * time.Hour
+	swingWindow = 2 * day
 )
 
 // recentWindows are the lengths of the last times whose rates count beside the trend.
-var recentWindows = []time.Duration{30 * time.Minute, time.Hour, 2 * time.Hour, 4 * time.Hour, recentSpan, 12 * time.Hour, 24 * time.Hour}
+var recentWindows = []time.Duration{30 * time.Minute, time.Hour, 2 * time.Hour, 4 * time.Hour, recentSpan, 12 * time.Hour, day}
 
 // Forecast says when a volume will be full.
 type Forecast struct {
 	// Known says that the history is long enough.
 	Known bool
-	// Left is the time until the volume is full, and Fills says that it will be within four
-	// times the length of the history that shows the rate: 56 days at most.
+	// Left is the time until the volume is full, and Fills says that it is within reach of
+	// the history that shows the rate: four times its length for whole days, 56 days at
+	// most, and once its length for a part of a day.
 	Left  time.Duration
 	Fills bool
 	// Rate at which the volume fills, in bytes per day. It is negative where data shrinks.
@@ -46,45 +51,51 @@ func (h *History) ForecastFull(free int64) Forecast {
 	trend := math.NaN()
 	if length := span(h.Trend); length >= leastTrend {
 		level := removeJumps(h.Trend)
-		trend = estimateDailySlope(level)
-		f = f.sooner(Forecast{Known: true, Rate: trend * secondsPerDay, Shown: length, Trend: true}, free-measureSwing(level, trend))
+		trend = estimateTrend(level)
+		f = f.sooner(Forecast{Known: true, Rate: trend * float64(secondsPerDay), Shown: length, Trend: true}, wholeDays*length, free-measureSwing(level, trend))
 	}
 	for _, length := range recentWindows {
-		during := h.selectLast(length)
-		if span(during) < length-2*jitter {
+		during, news := h.selectRecent(length), h.measureNews(length, trend)
+		if span(during) < length-2*jitter || news <= 0 {
 			continue
 		}
-		if rate := estimateSlope(during); h.measureNews(length, trend) > rate*length.Seconds()/2 {
-			f = f.sooner(Forecast{Known: true, Rate: rate * secondsPerDay, Shown: length}, free)
+		reach := length
+		if length == day && span(h.Trend) >= 2*day {
+			reach = wholeDays * length
+		}
+		if rate := estimateSlope(during); news > rate*length.Seconds()/2 {
+			f = f.sooner(Forecast{Known: true, Rate: rate * float64(secondsPerDay), Shown: length}, reach, free)
 		}
 	}
 	return f
 }
 
-const secondsPerDay = 24 * 60 * 60
-
-// sooner is the forecast by another rate, if that fills so much free space sooner.
-func (f Forecast) sooner(other Forecast, free int64) Forecast {
+// sooner is the forecast by another rate, if that fills so much free space sooner, and
+// within reach.
+func (f Forecast) sooner(other Forecast, reach time.Duration, free int64) Forecast {
 	days := float64(max(free, 0)) / other.Rate
-	if other.Rate <= 0 || days >= reach*other.Shown.Hours()/24 {
+	if !(other.Rate > 0 && days < reach.Hours()/24) { // also where the rate is no number
 		if !f.Fills && other.Trend {
 			return other
 		}
 		return f
 	}
-	other.Fills, other.Left = true, time.Duration(days*float64(24*time.Hour))
+	other.Fills, other.Left = true, time.Duration(days*float64(day))
 	if f.Fills && f.Left <= other.Left {
 		return f
 	}
 	return other
 }
 
-// selectLast are the samples of the last time.
-func (h *History) selectLast(length time.Duration) []Sample {
-	samples := h.Recent
+// selectRecent are the samples of the last time.
+func (h *History) selectRecent(length time.Duration) []Sample {
 	if length > recentSpan {
-		samples = h.Trend
+		return selectLast(h.Trend, length)
 	}
+	return selectLast(h.Recent, length)
+}
+
+func selectLast(samples []Sample, length time.Duration) []Sample {
 	if len(samples) == 0 {
 		return nil
 	}

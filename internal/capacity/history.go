@@ -4,7 +4,7 @@ import "time"
 
 const (
 	// trendSpan is how far back the trend looks, with a sample each trendStep.
-	trendSpan = 14 * 24 * time.Hour
+	trendSpan = 2 * week
 	trendStep = time.Hour
 	// recentSpan is how far back samples are dense: one each recentStep.
 	recentSpan = 6 * time.Hour

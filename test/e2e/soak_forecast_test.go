@@ -15,16 +15,17 @@ import (
 	"github.com/holdfast-db/holdfast/internal/loginsight"
 )
 
-// forecastTimeout is for half an hour of samples, and for the operator to record what came
-// of them: two minutes, and ten more where something else was reported just before.
-const forecastTimeout = 55 * time.Minute
+// forecastTimeout is for at least half an hour of samples, until as much time is left, and
+// for the operator to record what came of them: two minutes, and ten more where something
+// else was reported just before.
+const forecastTimeout = 75 * time.Minute
 
-// fillingBurst writes 5 MB of rows: with one in 15 seconds a volume of 2 GiB is full within
-// two hours.
-var fillingBurst = []string{"insert into filling select repeat(md5(g::text), 50) from generate_series(1, 3000) g"}
+// fillingBurst writes 8 MB of rows: with one in 15 seconds a volume of 2 GiB is full within
+// an hour.
+var fillingBurst = []string{"insert into filling select repeat(md5(g::text), 50) from generate_series(1, 4800) g"}
 
 // TestSoakVolumeForecast: a volume that fills is forecast to be full, in status.insights and
-// by the plugin. That of a cluster without load, of the same age, is not. It takes about 40
+// by the plugin. That of a cluster without load, of the same age, is not. It takes about 45
 // minutes: a forecast needs half an hour of samples.
 func TestSoakVolumeForecast(t *testing.T) {
 	shape := func(obj *v1alpha1.PostgresCluster) {

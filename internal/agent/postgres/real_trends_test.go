@@ -39,7 +39,7 @@ func TestRealVolumeForecast(t *testing.T) {
 		app.must(load, "truncate passing")
 	}
 	primary.query("select pg_switch_wal()::text")
-	volume.leave(300 << 20)
+	volume.leave(260 << 20)
 
 	live(90, load, "truncate passing")
 	var report agentapi.Insights
@@ -50,7 +50,7 @@ func TestRealVolumeForecast(t *testing.T) {
 		t.Errorf("a steady volume is reported: %v", classes)
 	}
 
-	live(60, "insert into kept select repeat(md5(g::text), 50) from generate_series(1, 1500) g")
+	live(65, "insert into kept select repeat(md5(g::text), 50) from generate_series(1, 1500) g")
 	found := primary.Insights.Report().Volume
 	if found == nil || !found.Fills || found.Trend {
 		t.Fatalf("a volume that fills: %+v", found)

@@ -29,7 +29,8 @@ type Options struct {
 	// Dir is the volume, and Space measures it.
 	Dir   string
 	Space func() diskspace.Space
-	// Serves says whether the database does: the volume is this member's then.
+	// Serves says whether the database does: the volume is this member's then, and no data is
+	// copied to it.
 	Serves func() bool
 	// Note takes an event for status.insights.
 	Note func(loginsight.Event)
@@ -75,10 +76,11 @@ func (r *Recorder) Follow(ctx context.Context) {
 }
 
 // Measure takes a sample, and reports a volume that fills. A volume whose size is not known
-// is left out.
+// is left out, and so is one while the database does not serve: a member that copies its
+// data from another fills its volume on purpose.
 func (r *Recorder) Measure(now time.Time) {
 	space := r.o.Space()
-	if space.Total <= 0 {
+	if space.Total <= 0 || !r.o.Serves() {
 		return
 	}
 	r.mu.Lock()

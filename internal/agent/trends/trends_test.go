@@ -101,12 +101,25 @@ func TestRefusedScrape(t *testing.T) {
 	}
 }
 
+// A member that copies its data fills its volume on purpose, and what it has then is no
+// growth.
+func TestCopyOfDataIsNotReported(t *testing.T) {
+	m := &member{}
+	r := newRecorder(t.TempDir(), m)
+	m.live(r, begin, 100, 8*gib)
+	m.serves = true
+	m.live(r, begin.Add(100*time.Minute), 3*1440, 0)
+	if f := r.Forecast(); len(m.noted) != 0 || !f.Known || f.Fills {
+		t.Errorf("%v %+v", m.classes(), f)
+	}
+}
+
 // An agent that is started anew forecasts as the one before.
 func TestRestartKeepsTheHistory(t *testing.T) {
 	dir := t.TempDir()
 	m := &member{used: 700 * gib, serves: true}
 	first := newRecorder(dir, m)
-	m.live(first, begin, 3*1440+1, gib/40)
+	m.live(first, begin, 5*1440+1, gib/40)
 	first.save()
 	if info, err := os.Stat(filepath.Join(dir, FileName)); err != nil || info.Size() > 7<<10 {
 		t.Fatalf("%v %v", info, err)
@@ -115,9 +128,9 @@ func TestRestartKeepsTheHistory(t *testing.T) {
 	if err := again.load(); err != nil {
 		t.Fatal(err)
 	}
-	m.live(first, begin.Add(72*time.Hour+time.Minute), 10, gib/40)
+	m.live(first, begin.Add(120*time.Hour+time.Minute), 10, gib/40)
 	m.used -= 10 * gib / 40
-	m.live(again, begin.Add(72*time.Hour+time.Minute), 10, gib/40)
+	m.live(again, begin.Add(120*time.Hour+time.Minute), 10, gib/40)
 	if f := again.Forecast(); !f.Fills || !f.Trend || f != first.Forecast() {
 		t.Errorf("%+v, and before %+v", f, first.Forecast())
 	}
