@@ -23,7 +23,7 @@ func TestInsightsReference(t *testing.T) {
 	}
 	var text strings.Builder
 	text.WriteString(before + insightsMark)
-	for _, engine := range []loginsight.Engine{loginsight.PostgreSQL, loginsight.MySQL, loginsight.Etcd} {
+	for _, engine := range []loginsight.Engine{loginsight.PostgreSQL, loginsight.MySQL, loginsight.Etcd, loginsight.AnyEngine} {
 		fmt.Fprintf(&text, "\n## Classes of %s\n\n| class | severity | number | meaning | what to do |\n|---|---|---|---|---|\n", engine)
 		for _, c := range loginsight.ListClasses(engine) {
 			number := "–"

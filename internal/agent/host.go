@@ -22,6 +22,7 @@ import (
 	"github.com/holdfast-db/holdfast/internal/agent/identity"
 	"github.com/holdfast-db/holdfast/internal/agent/insights"
 	"github.com/holdfast-db/holdfast/internal/agent/statusserver"
+	"github.com/holdfast-db/holdfast/internal/agent/trends"
 	"github.com/holdfast-db/holdfast/internal/agent/tuning"
 	"github.com/holdfast-db/holdfast/internal/agent/volumelock"
 	"github.com/holdfast-db/holdfast/internal/agentapi"
@@ -53,6 +54,8 @@ type HostOptions struct {
 	Handlers map[string]http.Handler
 	// TextLog is how the database's text log is read; nil where it is not.
 	TextLog *insights.TextLog
+	// DataDir is the member's volume, where trends are kept; empty for none.
+	DataDir string
 	// Measure measures the database for recommendations about settings; nil where it is not.
 	Measure tuning.Measure
 	// RunDir is where the agent listens for programs of its container.
@@ -76,6 +79,8 @@ type Host struct {
 	Space *SpaceWatch
 	// Insights is what is found in the database's text log; nil where it is not read.
 	Insights *insights.Analyzer
+	// Trends is how the volume fills; nil where no text log is read.
+	Trends *trends.Recorder
 	// Tuning is what was measured of the database while the member led.
 	Tuning *tuning.Recorder
 	// Lock on the volume, once Loop has it.
@@ -103,6 +108,9 @@ func NewHost(o HostOptions) *Host {
 	h.Space = &SpaceWatch{Measure: space, Allocate: o.Allocate, Suspected: make(chan struct{}, 1)}
 	if o.TextLog != nil {
 		h.Insights = insights.NewAnalyzer(*o.TextLog, o.Identity.Pod, o.Identity.PodUID)
+		if o.DataDir != "" {
+			h.Trends = h.newTrends()
+		}
 	}
 	h.Tuning = tuning.NewRecorder(o.Identity.Pod, o.Identity.PodUID)
 	h.Labeller = NewLabeller(o.Identity, o.Client, h.ListMembers, o.Log)
@@ -118,6 +126,10 @@ func (h *Host) Run(ctx context.Context, refresh func(context.Context), metrics h
 	var servers sync.WaitGroup
 	defer servers.Wait() // their addresses are free again when it ends
 	defer stop()
+	if h.Trends != nil {
+		metrics = h.Trends.ServeMetrics(metrics)
+		go h.Trends.Follow(outer)
+	}
 	failed, err := h.startServers(outer, refresh, metrics, &servers)
 	if err != nil {
 		return err
@@ -194,6 +206,17 @@ func (h *Host) startServers(ctx context.Context, refresh func(context.Context), 
 		})
 	}
 	return failed, err
+}
+
+// newTrends forecasts when the volume is full, in the metrics, the insights and the answer
+// to the operator.
+func (h *Host) newTrends() *trends.Recorder {
+	recorder := trends.NewRecorder(trends.Options{
+		Log: h.o.Log, Dir: h.o.DataDir, Space: h.Space.Measure, Note: h.Insights.Note,
+		Serves: func() bool { return h.Store.Get().Serving },
+	})
+	h.Insights.AddToReports(recorder.Report)
+	return recorder
 }
 
 // followInsights reads the text log, and answers people who run a program in the

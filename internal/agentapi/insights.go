@@ -28,6 +28,22 @@ type Insights struct {
 	Dropped      int64 `json:"dropped"`
 	// Classes that were seen, the worst first.
 	Classes []Insight `json:"classes"`
+	// Volume says when the member's volume is full, by the agent's measurements; missing
+	// while that is not known.
+	Volume *VolumeForecast `json:"volume,omitempty"`
+}
+
+// VolumeForecast says when a volume is full.
+type VolumeForecast struct {
+	// Fills says that a history shows that it is full in so many seconds.
+	Fills   bool  `json:"fills"`
+	Seconds int64 `json:"seconds,omitempty"`
+	// BytesPerDay by which it fills; negative where data shrinks.
+	BytesPerDay int64 `json:"bytesPerDay"`
+	// ShownSeconds is how long a history shows the rate, and Trend says that it is all there
+	// is, and not a last part of it.
+	ShownSeconds int64 `json:"shownSeconds"`
+	Trend        bool  `json:"trend,omitempty"`
 }
 
 // InsightNotice is the severity of classes that are good to know, which no status reports.

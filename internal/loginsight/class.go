@@ -37,6 +37,7 @@ const (
 	Seconds      Unit = "s"
 	Bytes        Unit = "bytes"
 	Transactions Unit = "transactions"
+	Days         Unit = "days"
 	Signal       Unit = "signal"
 	ExitCode     Unit = "exit code"
 )
@@ -60,6 +61,8 @@ const (
 	PostgreSQL Engine = "PostgreSQL"
 	MySQL      Engine = "MySQL"
 	Etcd       Engine = "etcd"
+	// AnyEngine is what the agent measures of a member of every kind.
+	AnyEngine Engine = "every kind"
 )
 
 // ListClasses are the classes of an engine, in the order of the reference page.
@@ -71,13 +74,15 @@ func ListClasses(e Engine) []*Class {
 		return mysqlClasses
 	case Etcd:
 		return etcdClasses
+	case AnyEngine:
+		return memberClasses
 	}
 	return nil
 }
 
 var byName = func() map[string]*Class {
 	all := map[string]*Class{}
-	for _, c := range slices.Concat(postgresClasses, etcdClasses, mysqlClasses) {
+	for _, c := range slices.Concat(postgresClasses, etcdClasses, mysqlClasses, memberClasses) {
 		if all[c.Name] != nil && *all[c.Name] != *c {
 			panic(fmt.Sprintf("two classes are called %s", c.Name))
 		}

@@ -105,6 +105,8 @@ type InsightMember struct {
 	Lines        int64  `json:"lines"`
 	Unclassified int64  `json:"unclassified"`
 	Dropped      int64  `json:"dropped"`
+	// Volume says when its volume is full; missing while that is not known.
+	Volume *agentapi.VolumeForecast `json:"volume,omitempty"`
 }
 
 func (o *insightsOptions) runInsights(cmd *cobra.Command, args []string) error {
@@ -146,6 +148,7 @@ func (o *insightsOptions) gatherInsights(cmd *cobra.Command, c v1alpha1.Cluster)
 			m.Error, failures[i] = err.Error(), fmt.Errorf("member %s: %w", name, err)
 		} else {
 			m.Since, m.Unread = found.Since, found.Unread
+			m.Volume = found.Volume
 			m.Lines, m.Unclassified, m.Dropped = found.Lines, found.Unclassified, found.Dropped
 			mergeClasses(merged, name, found.Classes)
 		}
@@ -315,6 +318,9 @@ func (v view) renderInsights(r InsightsReport) node {
 			root.children = append(root.children, node{text: v.paintText(yellow, m.Member+": "+m.Unread)})
 		case m.Dropped > 0:
 			root.children = append(root.children, node{text: v.paintText(yellow, fmt.Sprintf("%s: %d lines came too fast to be read", m.Member, m.Dropped))})
+		}
+		if f := m.Volume; f != nil && f.Fills {
+			root.children = append(root.children, node{text: v.paintText(yellow, m.Member+": "+describeForecast(*f))})
 		}
 	}
 	return root

@@ -72,6 +72,7 @@ func newAgent(ctx context.Context, o Options) (*etcdAgent, error) {
 		Space:      space,
 		Allocate:   func() error { return diskspace.AllocateIn(o.DataDir) },
 		OmitMoving: omitMoving,
+		DataDir:    o.DataDir,
 		// JSON is read as a whole, so more of a line is taken.
 		TextLog: &insights.TextLog{Parse: loginsight.ParseEtcd, Longest: 4 << 10},
 		Measure: func(context.Context) (*tuning.Sample, error) { return measureTuning(a.Store.Get()), nil },

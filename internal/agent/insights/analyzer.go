@@ -44,6 +44,8 @@ type Analyzer struct {
 	lines       chan string
 	dropped     atomic.Int64
 	unread      atomic.Pointer[string]
+	// addTo adds what else the agent knows to a report; nil for nothing.
+	addTo atomic.Pointer[func(*agentapi.Insights)]
 
 	mu           sync.Mutex
 	ring         *loginsight.Ring
@@ -128,6 +130,16 @@ func (a *Analyzer) readLine(line string, now time.Time) {
 	}
 }
 
+// Note takes an event that no line reports.
+func (a *Analyzer) Note(event loginsight.Event) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.ring.Add(event)
+}
+
+// AddToReports has further measurements in each report.
+func (a *Analyzer) AddToReports(add func(*agentapi.Insights)) { a.addTo.Store(&add) }
+
 // nextRevision is the revision to publish, if one is due.
 func (a *Analyzer) nextRevision(now time.Time) (revision string, due bool) {
 	a.mu.Lock()
@@ -149,6 +161,14 @@ func (a *Analyzer) nextRevision(now time.Time) (revision string, due bool) {
 
 // Report is what was found until now.
 func (a *Analyzer) Report() agentapi.Insights {
+	report := a.reportLines()
+	if add := a.addTo.Load(); add != nil {
+		(*add)(&report)
+	}
+	return report
+}
+
+func (a *Analyzer) reportLines() agentapi.Insights {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	report := agentapi.Insights{

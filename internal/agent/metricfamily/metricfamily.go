@@ -18,6 +18,7 @@ type Send func(f Family, value float64, labels ...string)
 var (
 	CertificateExpiry = NewGauge("holdfast_certificate_expiry_timestamp_seconds", "When the first of the member's certificates expires.")
 	VolumeSize        = NewGauge("holdfast_volume_size_bytes", "Size of the member's volume.")
+	VolumeFull        = NewGauge("holdfast_volume_full_forecast_seconds", "Seconds until the member's volume is full, by the trend of 14 days or by the last half hour to day, whichever is sooner; missing while no history shows that it fills.")
 	VolumeFree        = NewGauge("holdfast_volume_available_bytes", "Free space on the member's volume.")
 )
 

@@ -95,6 +95,7 @@ func newAgent(ctx context.Context, o Options) (*mysqlAgent, error) {
 		OmitMoving: omitMoving, MarkDown: markDown,
 		TextLog:  &insights.TextLog{Parse: loginsight.ParseMySQL},
 		Measure:  a.measureTuning,
+		DataDir:  o.DataDir,
 		RunDir:   o.RunDir,
 		Messages: a.messageHandlers(),
 	})

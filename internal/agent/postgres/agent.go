@@ -148,6 +148,7 @@ func (a *postgresAgent) newHost(version string) *agent.Host {
 		OmitMoving: omitMoving, MarkDown: markDown,
 		TextLog:  &insights.TextLog{Parse: loginsight.ParsePostgres, IsContinued: loginsight.IsPostgresContinuation},
 		Measure:  a.measureTuning,
+		DataDir:  o.DataDir,
 		RunDir:   o.RunDir,
 		Messages: a.electionHandlers(),
 		Handlers: map[string]http.Handler{postgresapi.ComparisonPath: divergence.AnswerComparisons(o.pgdataPath(), a.position.refreshPosition, a.position.readStatus)},
