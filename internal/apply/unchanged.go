@@ -35,7 +35,7 @@ func (p *pass) findMetadata(ctx context.Context, d *desired, lost *record) (*met
 
 // isUnchanged says whether an apply would find nothing to do: the object carries the hash of
 // what is desired, under our name; all that was sent is ours still and says the
-// same; and no one added anything. Where that cannot be told, it is not.
+// same; and no one added anything. In doubt, it is not.
 func (p *pass) isUnchanged(d *desired, r *record, live *snapshot) (bool, error) {
 	if err := d.decodeRendering(); err != nil {
 		return false, err
