@@ -82,14 +82,19 @@ func (s docsShell) runBlock(t *testing.T, b docs.Block) string {
 
 // runLine runs a line, or a script, of a page.
 func (s docsShell) runLine(ctx context.Context, line string) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
+	defer cancel()
+	out, err := s.command(ctx, line).CombinedOutput()
+	return string(out), err
+}
+
+// command runs a line of a page in the test's own namespace.
+func (s docsShell) command(ctx context.Context, line string) *exec.Cmd {
 	for _, before := range []string{"-n ", "--namespace=", "namespace: ", `"namespace":"`} {
 		line = strings.ReplaceAll(line, before+"shop", before+s.namespace)
 	}
 	line = strings.ReplaceAll(line, " shop/", " "+s.namespace+"/")
-	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
-	defer cancel()
 	cmd := exec.CommandContext(ctx, "bash", "-euo", "pipefail", "-c", line)
 	cmd.Dir, cmd.Env = s.folder, s.environment
-	out, err := cmd.CombinedOutput()
-	return string(out), err
+	return cmd
 }
