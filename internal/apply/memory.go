@@ -19,6 +19,8 @@ type memory struct {
 type ownerMemory struct {
 	mu      sync.Mutex
 	objects map[ObjectID]*record
+	// pruned are objects that this process deleted; the cache may show them for a while.
+	pruned map[types.UID]bool
 }
 
 // record is what is remembered of one object.

@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/structured-merge-diff/v4/fieldpath"
 
@@ -110,12 +111,16 @@ func TestReplacingAnUndefaultedManifestOnlyMovesOwnership(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	replacement := obj.DeepCopyObject().(client.Object)
-	if err := json.Unmarshal(data, replacement); err != nil {
-		t.Fatal(err)
-	}
-	replacement.SetResourceVersion(live.GetResourceVersion())
-	if err := w.As(t, "kubectl-replace").Update(t.Context(), replacement); err != nil {
+	err = retry.RetryOnConflict(retry.DefaultRetry, func() error { // the controller of StatefulSets writes, too
+		replacement := obj.DeepCopyObject().(client.Object)
+		if err := json.Unmarshal(data, replacement); err != nil {
+			return err
+		}
+		w.getObject(live)
+		replacement.SetResourceVersion(live.GetResourceVersion())
+		return w.As(t, "kubectl-replace").Update(t.Context(), replacement)
+	})
+	if err != nil {
 		t.Fatal(err)
 	}
 	w.awaitCache(w.emptyObjectOf(manifest))

@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -109,6 +110,10 @@ func (p *pass) pruneOne(ctx context.Context, id ObjectID, obj client.Object) err
 		return fmt.Errorf("prune %s: %w", id, err)
 	}
 	delete(p.known.objects, id)
+	if p.known.pruned == nil {
+		p.known.pruned = map[types.UID]bool{}
+	}
+	p.known.pruned[uid] = true
 	p.result.Changed = append(p.result.Changed, Change{Object: id, Pruned: true, UID: uid, ResourceVersion: obj.GetResourceVersion()})
 	return nil
 }

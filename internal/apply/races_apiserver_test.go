@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes/scheme"
 	testclock "k8s.io/utils/clock/testing"
@@ -102,6 +103,38 @@ func TestNoVolumeIsMadeByTheStateOfOneThatWent(t *testing.T) {
 	w.req.Claims = map[string]types.UID{*claim.Name: live.GetUID()}
 	if r, err := w.syncOnce(); err != nil || r.Outdated {
 		t.Errorf("it is what was observed: outdated %v (%v)", r.Outdated, err)
+	}
+}
+
+// An object that was deleted since it was not wanted is made again where it is wanted once
+// more, though the cache still shows the one before.
+func TestAnObjectIsMadeAgainThatTheCacheStillShows(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.req.Objects, w.req.Complete = []runtime.ApplyConfiguration{w.configMap()}, true
+	w.settleSyncs()
+	config := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "orders-config", Namespace: w.Namespace}}
+	w.getObject(config)
+	w.awaitCache(w.emptyObjectOf(w.configMap()))
+	applier, err := apply.New(frozen{w.Cache, config}, w.Client, apply.Options{Clock: w.clock, Prune: []schema.GroupVersionKind{{Version: "v1", Kind: "ConfigMap"}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.applier = applier
+	for _, wanted := range [][]runtime.ApplyConfiguration{{w.configMap()}, nil, {w.configMap()}} {
+		w.req.Objects = wanted
+		r, err := w.syncOnce()
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.wantDrifts(r.Drifts)
+		for _, c := range r.Changed {
+			t.Logf("%+v", c)
+		}
+	}
+	live := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: config.Name, Namespace: config.Namespace}}
+	if w.getObject(live); live.UID == config.UID {
+		t.Error("it was not deleted")
 	}
 }
 

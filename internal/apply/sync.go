@@ -177,7 +177,12 @@ func (p *pass) isDry(d *desired, r *record) bool {
 
 // applyFirst deals with a name that we never applied to, or that our object lost.
 func (p *pass) applyFirst(ctx context.Context, d *desired, lost *record) error { //nolint:gocyclo // an ordered switch: first match wins
-	found, err := p.findMetadata(ctx, d, lost)
+	if lost == nil {
+		if adopted, err := p.adoptCached(ctx, d); err != nil || adopted {
+			return err
+		}
+	}
+	found, err := p.readMetadata(ctx, d.id)
 	switch {
 	case err != nil:
 		return err
@@ -199,8 +204,8 @@ func (p *pass) applyFirst(ctx context.Context, d *desired, lost *record) error {
 	if err != nil {
 		return err
 	}
-	if live == nil {
-		// It went in between: next time it is missing.
+	if live == nil || live.uid != found.UID {
+		// It went in between: next time it is missing, or another one.
 		p.result.Settled = false
 		return nil
 	}

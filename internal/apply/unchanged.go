@@ -11,31 +11,32 @@ import (
 // A new process remembers nothing, and would apply every object of every cluster again.
 // Most are as the process before it left them: that can be read off the cache.
 
-// findMetadata finds whose a name is. The cache answers where it shows an object that the
-// owner controls. What was lost, claims, whose identity what is desired was made
-// by, and names that only a reference tells apart are looked up.
-func (p *pass) findMetadata(ctx context.Context, d *desired, lost *record) (*metav1.PartialObjectMetadata, error) {
-	if lost != nil || p.req.ByReference || d.id.GVK.Kind == "PersistentVolumeClaim" {
-		return p.readMetadata(ctx, d.id)
+// adoptCached remembers an object that the cache shows as the owner's and as it should be.
+// All others are looked up: the cache is behind where another process was the leader until
+// now, or where this one has deleted the object. The identity of claims, which what is
+// desired was made by, and of names that only a reference tells apart, must be certain.
+func (p *pass) adoptCached(ctx context.Context, d *desired) (adopted bool, err error) {
+	if p.req.ByReference || d.id.GVK.Kind == "PersistentVolumeClaim" {
+		return false, nil
 	}
 	obj, err := p.getObject(ctx, p.reader, d.id)
+	if err != nil || obj == nil || obj.GetDeletionTimestamp() != nil || !metav1.IsControlledBy(obj, p.req.Owner) || p.known.pruned[obj.GetUID()] {
+		return false, err
+	}
+	live, err := newSnapshot(obj)
 	if err != nil {
-		return nil, err
+		return false, err
 	}
-	if obj == nil || obj.GetDeletionTimestamp() != nil || !metav1.IsControlledBy(obj, p.req.Owner) {
-		return p.readMetadata(ctx, d.id)
+	r := &record{uid: live.uid, shownByCache: true, applied: live.applied, resourceVersion: live.resourceVersion}
+	if unchanged, err := p.isUnchanged(d, r, live); err != nil || !unchanged {
+		return false, err
 	}
-	found := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
-		Name: obj.GetName(), Namespace: obj.GetNamespace(), UID: obj.GetUID(), ResourceVersion: obj.GetResourceVersion(),
-		Labels: obj.GetLabels(), Annotations: obj.GetAnnotations(), OwnerReferences: obj.GetOwnerReferences(),
-	}}
-	found.SetGroupVersionKind(d.id.GVK)
-	return found, nil
+	return true, p.adoptUnchanged(d, r, live)
 }
 
 // isUnchanged says whether an apply would find nothing to do: the object carries the hash of
-// what is desired, under our name; all that was sent is ours still and says the
-// same; and no one added anything. In doubt, it is not.
+// what is desired, under our name; all that was sent is ours still, in its order, and
+// says the same; nothing else is; and no one added anything. In doubt, it is not.
 func (p *pass) isUnchanged(d *desired, r *record, live *snapshot) (bool, error) {
 	if err := d.decodeRendering(); err != nil {
 		return false, err
@@ -47,7 +48,7 @@ func (p *pass) isUnchanged(d *desired, r *record, live *snapshot) (bool, error) 
 	if err != nil {
 		return false, err
 	}
-	if len(o.leftovers) > 0 || !o.own.Has(hashPath) || !ownsObject(o.own, d.content) {
+	if len(o.leftovers) > 0 || !o.own.Has(hashPath) || !ownsObject(o.own, d.content, live.content) || ownsMore(o.own, d.content) {
 		return false, nil
 	}
 	normal, err := d.normalizeContent(p.scheme)
@@ -75,8 +76,8 @@ func (p *pass) adoptUnchanged(d *desired, r *record, live *snapshot) error {
 }
 
 // ownsObject says whether the fields of a set are all that an object was sent with, but
-// for those that no one can own.
-func ownsObject(own *fieldpath.Set, sent map[string]any) bool {
+// for those that no one can own, and whether it lists them in the order that was sent.
+func ownsObject(own *fieldpath.Set, sent, live map[string]any) bool {
 	for name, child := range sent {
 		if name == "apiVersion" || name == "kind" {
 			continue
@@ -84,11 +85,21 @@ func ownsObject(own *fieldpath.Set, sent map[string]any) bool {
 		if meta, isMap := child.(map[string]any); isMap && name == "metadata" {
 			child = withoutIdentity(meta)
 		}
-		if !ownsElement(own, fieldpath.PathElement{FieldName: &name}, child) {
+		if !ownsElement(own, fieldpath.PathElement{FieldName: &name}, child, live[name]) {
 			return false
 		}
 	}
 	return true
+}
+
+// ownsMore says whether a set has a field that was not sent.
+func ownsMore(own *fieldpath.Set, sent map[string]any) (more bool) {
+	own.Leaves().Iterate(func(path fieldpath.Path) {
+		if _, wasSent := lookupSent(sent, path); !wasSent {
+			more = true
+		}
+	})
+	return more
 }
 
 // withoutIdentity is metadata without what says which object is meant.
@@ -104,25 +115,33 @@ func withoutIdentity(meta map[string]any) map[string]any {
 
 // ownsElement says whether an element is in the set, with all that was sent below it.
 // Nothing is below what is owned as a whole.
-func ownsElement(own *fieldpath.Set, element fieldpath.PathElement, sent any) bool {
+func ownsElement(own *fieldpath.Set, element fieldpath.PathElement, sent, live any) bool {
 	below := own.WithPrefix(element)
 	if below.Empty() {
 		return own.Members.Has(element)
 	}
 	switch sent := sent.(type) {
 	case map[string]any:
+		fields, _ := live.(map[string]any)
 		for name, child := range sent {
-			if !ownsElement(below, fieldpath.PathElement{FieldName: &name}, child) {
+			if !ownsElement(below, fieldpath.PathElement{FieldName: &name}, child, fields[name]) {
 				return false
 			}
 		}
 		return true
 	case []any:
+		items, _ := live.([]any)
+		last := -1
 		for _, item := range sent {
 			element, found := findElement(below, item)
-			if !found || !ownsElement(below, element, item) {
+			if !found {
 				return false
 			}
+			at, there := indexOf(items, element, false)
+			if !there || at <= last || !ownsElement(below, element, item, items[at]) {
+				return false
+			}
+			last = at
 		}
 		return true
 	}

@@ -62,7 +62,7 @@ func CacheOptions(namespaces []string) cache.Options {
 		panic(fmt.Sprintf("a constant selector: %v", err))
 	}
 	selector := labels.NewSelector().Add(*belongs)
-	opts := cache.Options{ByObject: map[client.Object]cache.ByObject{}}
+	opts := cache.Options{ByObject: map[client.Object]cache.ByObject{}, DefaultTransform: engine.ShareManagedFields}
 	for _, obj := range append(listOwnedTypes(), &batchv1.Job{}) {
 		opts.ByObject[obj] = cache.ByObject{Label: selector, Transform: engine.LeanObject}
 	}

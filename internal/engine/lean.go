@@ -1,8 +1,12 @@
 package engine
 
 import (
+	"crypto/sha256"
+	"runtime"
 	"strings"
+	"sync"
 	"unique"
+	"weak"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -136,10 +140,67 @@ func shareManagers(obj metav1.Object) {
 		if m.Subresource == "status" {
 			continue
 		}
-		m.Manager, m.APIVersion, m.FieldsType = shareString(m.Manager), shareString(m.APIVersion), shareString(m.FieldsType)
-		kept = append(kept, m)
+		kept = append(kept, shareEntry(m))
 	}
 	obj.SetManagedFields(kept)
+}
+
+func shareEntry(m metav1.ManagedFieldsEntry) metav1.ManagedFieldsEntry {
+	m.Manager, m.APIVersion, m.FieldsType = shareString(m.Manager), shareString(m.APIVersion), shareString(m.FieldsType)
+	m.FieldsV1 = shared.share(m.FieldsV1)
+	return m
+}
+
+// ShareManagedFields makes one in memory of what equal objects of one kind say of their managers. It
+// is a transformation of a cache, and drops nothing.
+func ShareManagedFields(in any) (any, error) {
+	obj, err := meta.Accessor(in)
+	if err != nil {
+		return in, nil //nolint:nilerr // the mark of a deleted object, which is no object
+	}
+	managers := obj.GetManagedFields()
+	for i := range managers {
+		managers[i] = shareEntry(managers[i])
+	}
+	return in, nil
+}
+
+// shared are the sets of fields in the caches of this process.
+var shared fieldSets
+
+// fieldSets has each set of fields once, for as long as an object refers to it. Objects of
+// one kind mostly have the same.
+type fieldSets struct {
+	mu    sync.Mutex
+	known map[[sha256.Size]byte]weak.Pointer[metav1.FieldsV1]
+}
+
+// share returns what is equal to f and must not be changed; nil for nil.
+func (s *fieldSets) share(f *metav1.FieldsV1) *metav1.FieldsV1 {
+	if f == nil {
+		return nil
+	}
+	sum := sha256.Sum256(f.GetRawBytes())
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if same := s.known[sum].Value(); same != nil {
+		return same
+	}
+	if s.known == nil {
+		s.known = map[[sha256.Size]byte]weak.Pointer[metav1.FieldsV1]{}
+	}
+	s.known[sum] = weak.Make(f)
+	runtime.AddCleanup(f, s.forget, sum)
+	return f
+}
+
+// forget drops a set that no object refers to.
+func (s *fieldSets) forget(sum [sha256.Size]byte) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.known[sum].Value() == nil {
+		delete(s.known, sum)
+	}
 }
 
 func shareOwners(owners []metav1.OwnerReference) {

@@ -36,7 +36,7 @@ func TestSoakMigrateMySQL(t *testing.T) {
 	source.waitReady()
 	c.waitReady()
 	for _, statement := range []string{
-		"create user clerk",
+		"create user clerk; grant all on shop.* to clerk",
 		"create table shop.items (id int primary key, name varchar(40), price decimal(10,2), photo blob, seen timestamp(6) default now(6))",
 		"insert into shop.items (id, name, price, photo) with recursive n (i) as (select 1 union all select i + 1 from n where i < 1000) select i, concat('Käse ', i), i / 7, random_bytes(64) from n",
 		"create table shop.parts (id int primary key auto_increment, item int not null, foreign key (item) references shop.items (id))",
@@ -60,7 +60,7 @@ func TestSoakMigrateMySQL(t *testing.T) {
 	}
 	source.runMySQL(0, "drop table shop.keyless")
 
-	c.runMySQL(leading, "create user clerk")
+	c.runMySQL(leading, "create user clerk; grant all on shop.* to clerk")
 	shell.runStep(t, "TestSoakMigrateMySQL", "copy")
 	checkCopied(t, source, c)
 	c.runMySQL(leading, "drop database shop; create database shop") // as after a copy that failed
@@ -175,7 +175,7 @@ func (s docsShell) startStep(t *testing.T, test, step, word string, names ...str
 
 func (s docsShell) start(t *testing.T, line, word string) (stop func()) {
 	t.Helper()
-	ctx, cancel := context.WithCancel(t.Context())
+	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context())) // it is stopped by a cleanup
 	cmd := s.command(ctx, "exec "+strings.TrimSpace(line))
 	cmd.WaitDelay = 5 * time.Second
 	printed := &lockedBuffer{}

@@ -28,6 +28,9 @@ const indexTurn = "turn"
 // wakes it; only a Job that never got a program frees its turn without that.
 const queuedRecheck = 2 * time.Minute
 
+// unseenPeriod is how long the cache may take to show that a backup was begun.
+const unseenPeriod = time.Minute
+
 // Values of the index.
 const (
 	turnMade   = "made"
@@ -66,24 +69,26 @@ func listByTurn(ctx context.Context, reader client.Reader, turn string) ([]v1alp
 // observeTurn finds whether a backup waits since as many of other clusters are
 // made as may be at the same time. One that an upgrade waits for does not.
 func (r *Reconciler) observeTurn(ctx context.Context, s *observation) error {
-	if r.Concurrent <= 0 || !s.isOpen() || s.job != nil || s.backup.Status.Location != nil || s.backup.Labels[v1alpha1.LabelBefore] != "" {
+	if r.Concurrent <= 0 || !s.isOpen() || s.job != nil || takesTurn(s.backup) || s.backup.Labels[v1alpha1.LabelBefore] != "" {
 		return nil
+	}
+	// In this order: what the cache takes up in between is counted once.
+	taken, err := r.findUnseen(ctx, s.backup.UID, s.now)
+	if err != nil {
+		return err
 	}
 	made, err := listByTurn(ctx, r.Client, turnMade)
 	if err != nil {
 		return err
 	}
-	begun, err := r.countUnseen(ctx)
-	if err != nil {
-		return err
-	}
-	free := r.Concurrent - countMade(s.backup, made, s.now) - begun
+	addMade(taken, s.backup.UID, made, s.now)
+	free := r.Concurrent - len(taken)
 	if free > 0 { // else the queue, which may be long, does not matter
 		queued, err := listByTurn(ctx, r.Client, turnQueued)
 		if err != nil {
 			return err
 		}
-		free -= countAhead(s.backup, queued)
+		free -= countAhead(s.backup, queued, taken)
 	}
 	if free <= 0 {
 		s.most = r.Concurrent
@@ -91,47 +96,48 @@ func (r *Reconciler) observeTurn(ctx context.Context, s *observation) error {
 	return nil
 }
 
-// countUnseen counts the backups that this process began and that the cache does not
-// show as begun yet.
-func (r *Reconciler) countUnseen(ctx context.Context) (int, error) {
-	for name, uid := range r.begun {
+// findUnseen finds the backups beside one that this process began of late and that the
+// cache does not show as begun yet.
+func (r *Reconciler) findUnseen(ctx context.Context, beside types.UID, now time.Time) (map[types.UID]bool, error) {
+	unseen := map[types.UID]bool{}
+	for name, begun := range r.begun {
 		b := &v1alpha1.Backup{}
 		err := r.Client.Get(ctx, name, b, client.UnsafeDisableDeepCopy)
-		if client.IgnoreNotFound(err) != nil {
-			return 0, fmt.Errorf("read a backup that was begun: %w", err)
-		}
-		if err != nil || b.UID != uid || b.Status.Location != nil {
+		switch {
+		case client.IgnoreNotFound(err) != nil:
+			return nil, fmt.Errorf("read a backup that was begun: %w", err)
+		case err != nil, b.UID != begun.uid, b.Status.Location != nil, now.Sub(begun.at) > unseenPeriod:
 			delete(r.begun, name)
+		case begun.uid != beside:
+			unseen[begun.uid] = true
 		}
 	}
-	return len(r.begun), nil
+	return unseen, nil
 }
 
 // rememberBegun remembers a backup whose place was just recorded.
 func (r *Reconciler) rememberBegun(b *v1alpha1.Backup) {
 	if r.begun == nil {
-		r.begun = map[types.NamespacedName]types.UID{}
+		r.begun = map[types.NamespacedName]begunBackup{}
 	}
-	r.begun[client.ObjectKeyFromObject(b)] = b.UID
+	r.begun[client.ObjectKeyFromObject(b)] = begunBackup{uid: b.UID, at: r.Clock.Now()}
 }
 
-// countMade counts the backups that are made, beside one; nil for beside none.
-func countMade(b *v1alpha1.Backup, made []v1alpha1.Backup, now time.Time) int {
-	count := 0
+// addMade adds the backups that are made beside one; an empty UID is none's.
+func addMade(taken map[types.UID]bool, beside types.UID, made []v1alpha1.Backup, now time.Time) {
 	for i := range made {
-		if (b == nil || made[i].UID != b.UID) && isMade(&made[i], now) {
-			count++
+		if made[i].UID != beside && isMade(&made[i], now) {
+			taken[made[i].UID] = true
 		}
 	}
-	return count
 }
 
-// countAhead counts the queued backups whose turn comes before that of one.
-// Whatever else a backup waits for, it keeps no other from its turn.
-func countAhead(b *v1alpha1.Backup, queued []v1alpha1.Backup) int {
+// countAhead counts the queued backups whose turn comes before that of one, without those
+// that have it already. Whatever else a backup waits for, it keeps no other from its turn.
+func countAhead(b *v1alpha1.Backup, queued []v1alpha1.Backup, taken map[types.UID]bool) int {
 	count := 0
 	for i := range queued {
-		if queued[i].UID != b.UID && isOlder(&queued[i], b) {
+		if queued[i].UID != b.UID && !taken[queued[i].UID] && isOlder(&queued[i], b) {
 			count++
 		}
 	}
@@ -153,7 +159,9 @@ func (r *Reconciler) enqueueNext(ctx context.Context, queue workqueue.TypedRateL
 		next = append(next, &queued[i])
 	}
 	slices.SortFunc(next, compareAge)
-	free := max(0, r.Concurrent-countMade(nil, made, r.Clock.Now()))
+	taken := map[types.UID]bool{}
+	addMade(taken, "", made, r.Clock.Now())
+	free := max(0, r.Concurrent-len(taken))
 	for _, b := range next[:min(free, len(next))] {
 		queue.Add(reconcile.Request{NamespacedName: client.ObjectKeyFromObject(b)})
 	}

@@ -117,6 +117,7 @@ func TestObserveTurn(t *testing.T) {
 	}
 	again := begun()
 	again.job = nil
+	again.backup.Status.Conditions = copying.Status.Conditions
 	if err := r.observeTurn(t.Context(), &again); err != nil || again.most != 0 {
 		t.Errorf("%v: one whose place is on record waits", err)
 	}
@@ -175,10 +176,11 @@ func TestFollowTurns(t *testing.T) {
 	}
 }
 
-// A backup that was begun counts before the cache shows it, and no longer once it does, or
-// another one has its name.
+// A backup that was begun counts before the cache shows it, once, and no longer when it
+// shows it otherwise, another one has its name, or it has not been shown for long.
 func TestBegunBackupCountsBeforeTheCacheShowsIt(t *testing.T) {
 	begun := saying("begun", time.Minute, false, "", "")
+	queued := saying("begun", time.Minute, false, v1alpha1.ConditionReconciling, v1alpha1.ReasonQueued)
 	seen := saying("begun", time.Minute, true, v1alpha1.ConditionReconciling, v1alpha1.ReasonCopying)
 	done := *seen.DeepCopy()
 	done.Status.CompletionTime = new(metav1.NewTime(backupstest.Noon))
@@ -186,21 +188,42 @@ func TestBegunBackupCountsBeforeTheCacheShowsIt(t *testing.T) {
 	another.UID = "another"
 	b := saying("b", 0, false, "", "")
 	for _, c := range []struct {
-		name   string
-		cached []v1alpha1.Backup
-		most   int
+		name       string
+		cached     []v1alpha1.Backup
+		of         v1alpha1.Backup
+		later      time.Duration
+		concurrent int
+		waits      bool
 	}{
-		{"the cache does not show it yet", []v1alpha1.Backup{begun}, 1},
-		{"the cache shows that it is made", []v1alpha1.Backup{seen}, 1},
-		{"it is done", []v1alpha1.Backup{done}, 0},
-		{"it is gone", nil, 0},
-		{"another one has its name", []v1alpha1.Backup{another}, 0},
+		{"the cache does not show it yet", []v1alpha1.Backup{begun}, b, 0, 1, true},
+		{"the cache shows it as queued", []v1alpha1.Backup{queued}, b, 0, 1, true},
+		{"the cache shows it as queued, and two may be made", []v1alpha1.Backup{queued}, b, 0, 2, false},
+		{"the cache shows that it is made", []v1alpha1.Backup{seen}, b, 0, 1, true},
+		{"the cache shows that it is made, and two may be", []v1alpha1.Backup{seen}, b, 0, 2, false},
+		{"it is done", []v1alpha1.Backup{done}, b, 0, 1, false},
+		{"it is gone", nil, b, 0, 1, false},
+		{"another one has its name", []v1alpha1.Backup{another}, b, 0, 1, false},
+		{"it never comes to be shown", []v1alpha1.Backup{begun}, b, 2 * time.Minute, 1, false},
+		{"it does not wait for itself", []v1alpha1.Backup{begun}, begun, 0, 1, false},
 	} {
-		r := reconcilerOf(t, 1, c.cached...)
+		r := reconcilerOf(t, c.concurrent, c.cached...)
 		r.rememberBegun(&begun)
-		s := observation{backup: &b, now: backupstest.Noon}
-		if err := r.observeTurn(t.Context(), &s); err != nil || s.most != c.most {
+		s := observation{backup: &c.of, now: backupstest.Noon.Add(c.later)}
+		if err := r.observeTurn(t.Context(), &s); err != nil || (s.most > 0) != c.waits {
 			t.Errorf("%s: %d, %v", c.name, s.most, err)
+		}
+	}
+}
+
+// A backup that was begun, and waited for something else before it had a Job, takes its turn
+// again.
+func TestPausedBackupTakesItsTurnAgain(t *testing.T) {
+	copying := saying("copying", time.Hour, true, v1alpha1.ConditionReconciling, v1alpha1.ReasonCopying)
+	paused := saying("paused", 2*time.Hour, true, v1alpha1.ConditionStalled, v1alpha1.ReasonSuspended)
+	for concurrent, waits := range map[int]bool{1: true, 2: false} {
+		s := observation{backup: &paused, now: backupstest.Noon}
+		if err := reconcilerOf(t, concurrent, copying, paused).observeTurn(t.Context(), &s); err != nil || (s.most > 0) != waits {
+			t.Errorf("with %d: %d, %v", concurrent, s.most, err)
 		}
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -79,7 +80,13 @@ type Reconciler struct {
 	known sync.Map
 	// begun are the backups that were begun and that the cache may not show so yet. Only
 	// passes read and change it, which come one after the other.
-	begun map[types.NamespacedName]types.UID
+	begun map[types.NamespacedName]begunBackup
+}
+
+// begunBackup is one whose place this process recorded at a time.
+type begunBackup struct {
+	uid types.UID
+	at  time.Time
 }
 
 // listOwnedTypes lists the kinds of objects that a Backup owns.
@@ -203,12 +210,8 @@ func (r *Reconciler) executePlan(ctx context.Context, b *v1alpha1.Backup, p *pla
 	if p.release && b.DeletionTimestamp == nil {
 		return r.removeFinalizer(ctx, b)
 	}
-	begins := b.Status.Location == nil && p.status.Location != nil
 	if err := r.writeStatus(ctx, b, p); err != nil {
 		return fmt.Errorf("write status: %w", err)
-	}
-	if begins && r.Concurrent > 0 {
-		r.rememberBegun(b)
 	}
 	if p.keepAccount {
 		if err := r.keepAccount(ctx, b); err != nil {
@@ -354,6 +357,9 @@ func (r *Reconciler) writeStatus(ctx context.Context, b *v1alpha1.Backup, p *pla
 	err = r.Client.Status().Patch(ctx, answer, client.RawPatch(types.ApplyPatchType, body), client.FieldOwner(v1alpha1.FieldManager), client.ForceOwnership)
 	if err != nil {
 		return err
+	}
+	if before.Location == nil && p.status.Location != nil && r.Concurrent > 0 {
+		r.rememberBegun(b)
 	}
 	r.announceStall(b, before.Conditions, p)
 	run := b.Status.Run
