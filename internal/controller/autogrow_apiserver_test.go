@@ -178,7 +178,7 @@ func TestCrashWhileGrowing(t *testing.T) {
 	w.awaitSteady(settled)
 	settled.stop()
 	between := false
-	for n := 12; !between && n < mostWrites; n++ {
+	for n := 1; !between && n < mostWrites; n++ {
 		before := w.sizes(2)
 		first := w.operate(n)
 		w.simulation.use("orders-1", before[1]*mebibyte*9/10)

@@ -376,7 +376,7 @@ func TestCrashWhileBackingUp(t *testing.T) {
 			break
 		}
 	}
-	if crashed < 6 {
+	if crashed < 5 {
 		t.Errorf("a backup of %d writes is too few", crashed)
 	}
 }

@@ -194,7 +194,7 @@ func (s docsShell) start(t *testing.T, line, word string) (stop func()) {
 			t.Errorf("%s: it ended by itself: %v\n%s", line, err, printed)
 		default:
 			cancel()
-			<-ended
+			_ = <-ended // it was interrupted
 		}
 		cancel()
 	}

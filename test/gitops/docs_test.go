@@ -38,7 +38,7 @@ func TestDocsBlocksAreRun(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, called := range regexp.MustCompile(`\.runStep\(t, "(\w+)", "([\w-]+)"`).FindAllStringSubmatch(tests.String(), -1) {
+	for _, called := range regexp.MustCompile(`\.(?:run|start)Step\(t, "(\w+)", "([\w-]+)"`).FindAllStringSubmatch(tests.String(), -1) {
 		if _, err := docs.FindStep(root, called[1], called[2]); err != nil {
 			t.Error(err)
 		}
@@ -49,7 +49,7 @@ func TestDocsBlocksAreRun(t *testing.T) {
 			t.Errorf("%s: no test runs this block of commands: put <!-- run: Test --> above it, the name of a test function or of a part of the end-to-end tests, or <!-- not run: reason -->", b)
 		case b.Test != "" && !strings.Contains(tests.String(), "func "+b.Test+"(") && !strings.Contains(tests.String(), `{"`+b.Test+`", `):
 			t.Errorf("%s: there is no test %s", b, b.Test)
-		case b.Step != "" && !strings.Contains(tests.String(), fmt.Sprintf("runStep(t, %q, %q", b.Test, b.Step)):
+		case b.Step != "" && !strings.Contains(tests.String(), fmt.Sprintf("Step(t, %q, %q", b.Test, b.Step)):
 			t.Errorf("%s: test %s does not run its step %s: it calls runStep(t, %q, %q)", b, b.Test, b.Step, b.Test, b.Step)
 		case b.NotRun != "" && len(strings.Fields(b.NotRun)) < 3:
 			t.Errorf("%s: %q is no reason", b, b.NotRun)
