@@ -194,7 +194,9 @@ func (s docsShell) start(t *testing.T, line, word string) (stop func()) {
 			t.Errorf("%s: it ended by itself: %v\n%s", line, err, printed)
 		default:
 			cancel()
-			_ = <-ended // it was interrupted
+			if err := <-ended; err == nil {
+				t.Logf("%s: it ended as it was stopped", line)
+			}
 		}
 		cancel()
 	}
