@@ -217,7 +217,7 @@ func (p *pass) applyFirst(ctx context.Context, d *desired, lost *record) error {
 	}
 	if lost != nil {
 		r.reverts, r.contest = lost.reverts, lost.contest
-	} else if unchanged, err := p.isUnchanged(d, r, live); err != nil {
+	} else if unchanged, err := p.isUnchanged(d, live); err != nil {
 		return err
 	} else if unchanged {
 		return p.adoptUnchanged(d, r, live)

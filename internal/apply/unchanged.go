@@ -13,10 +13,10 @@ import (
 
 // adoptCached remembers an object that the cache shows as the owner's and as it should be.
 // All others are looked up: the cache is behind where another process was the leader until
-// now, or where this one has deleted the object. The identity of claims, which what is
-// desired was made by, and of names that only a reference tells apart, must be certain.
+// now, or where this one has deleted the object. So are claims: what is desired was made
+// by their identity, which must be certain.
 func (p *pass) adoptCached(ctx context.Context, d *desired) (adopted bool, err error) {
-	if p.req.ByReference || d.id.GVK.Kind == "PersistentVolumeClaim" {
+	if d.id.GVK.Kind == "PersistentVolumeClaim" {
 		return false, nil
 	}
 	obj, err := p.getObject(ctx, p.reader, d.id)
@@ -28,7 +28,7 @@ func (p *pass) adoptCached(ctx context.Context, d *desired) (adopted bool, err e
 		return false, err
 	}
 	r := &record{uid: live.uid, shownByCache: true, applied: live.applied, resourceVersion: live.resourceVersion}
-	if unchanged, err := p.isUnchanged(d, r, live); err != nil || !unchanged {
+	if unchanged, err := p.isUnchanged(d, live); err != nil || !unchanged {
 		return false, err
 	}
 	return true, p.adoptUnchanged(d, r, live)
@@ -36,19 +36,20 @@ func (p *pass) adoptCached(ctx context.Context, d *desired) (adopted bool, err e
 
 // isUnchanged says whether an apply would find nothing to do: the object carries the hash of
 // what is desired, under our name; all that was sent is ours still, in its order, and
-// says the same; nothing else is; and no one added anything. In doubt, it is not.
-func (p *pass) isUnchanged(d *desired, r *record, live *snapshot) (bool, error) {
+// says the same; nothing else is; and no one added anything. In doubt, it is not, and nor
+// where only a reference tells whose the object is.
+func (p *pass) isUnchanged(d *desired, live *snapshot) (bool, error) {
 	if err := d.decodeRendering(); err != nil {
 		return false, err
 	}
-	if live.applied != d.hash || r.applied != d.hash || p.req.ByReference || p.rules.concernObject(d.id) {
+	if live.applied != d.hash || p.req.ByReference || p.rules.concernObject(d.id) {
 		return false, nil
 	}
 	o, err := live.parseOwnership()
 	if err != nil {
 		return false, err
 	}
-	if len(o.leftovers) > 0 || !o.own.Has(hashPath) || !ownsObject(o.own, d.content, live.content) || ownsMore(o.own, d.content) {
+	if len(o.leftovers) > 0 || !ownsObject(o.own, d.content, live.content) || ownsMore(o.own, d.content) {
 		return false, nil
 	}
 	normal, err := d.normalizeContent(p.scheme)

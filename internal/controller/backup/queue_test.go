@@ -205,6 +205,7 @@ func TestBegunBackupCountsBeforeTheCacheShowsIt(t *testing.T) {
 		{"another one has its name", []v1alpha1.Backup{another}, b, 0, 1, false},
 		{"it never comes to be shown", []v1alpha1.Backup{begun}, b, 2 * time.Minute, 1, false},
 		{"it does not wait for itself", []v1alpha1.Backup{begun}, begun, 0, 1, false},
+		{"it does not wait for itself, though the cache shows by now that it is made", []v1alpha1.Backup{seen}, begun, 0, 1, false},
 	} {
 		r := reconcilerOf(t, c.concurrent, c.cached...)
 		r.rememberBegun(&begun)
