@@ -193,25 +193,48 @@ func TestACacheBehindOurOwnWriteIsNoDrift(t *testing.T) {
 
 func TestATerminatingObjectIsWaitedFor(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	held := w.newVolume().WithFinalizers("example.com/held")
-	w.req.Objects = []runtime.ApplyConfiguration{held}
-	w.settleSyncs()
-	volume := w.emptyObjectOf(held)
-	if err := w.As(t, intruder).Delete(t.Context(), volume); err != nil {
-		t.Fatal(err)
+	held := func(w *world) []runtime.ApplyConfiguration {
+		return []runtime.ApplyConfiguration{w.newVolume().WithFinalizers("example.com/held"), w.configMap().WithFinalizers("example.com/held")}
 	}
-	w.awaitCache(volume)
-	for _, when := range []string{"in the same process", "after a restart"} {
-		w.Requests.TakeRequests()
-		r, err := w.syncOnce()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if real, dry := countApplies(w.Requests.TakeRequests()); r.Settled || real+dry > 0 {
-			t.Errorf("%s: settled %v, %d applies", when, r.Settled, real+dry)
-		}
-		w.restartOperator()
+	for i, kind := range []string{"PersistentVolumeClaim", "ConfigMap"} {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			w.req.Objects = held(w)[i : i+1]
+			w.settleSyncs()
+			obj := w.emptyObjectOf(w.req.Objects[0])
+			if err := w.As(t, intruder).Delete(t.Context(), obj); err != nil {
+				t.Fatal(err)
+			}
+			w.awaitCache(obj)
+			for _, when := range []string{"in the same process", "after a restart"} {
+				w.Requests.TakeRequests()
+				r, err := w.syncOnce()
+				if err != nil {
+					t.Fatal(err)
+				}
+				if real, dry := countApplies(w.Requests.TakeRequests()); r.Settled || real+dry > 0 {
+					t.Errorf("%s: settled %v, %d applies", when, r.Settled, real+dry)
+				}
+				w.restartOperator()
+			}
+		})
+	}
+}
+
+// A claim is looked up by a new operator, also where the owner controls it: what is desired of
+// it was made by its identity.
+func TestRestartLooksUpClaims(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	claim := w.newVolume().WithOwnerReferences(w.controllerReference())
+	w.req.Objects = []runtime.ApplyConfiguration{claim}
+	w.settleSyncs()
+	w.awaitCache(w.emptyObjectOf(claim))
+	w.restartOperator()
+	w.req.Claims = map[string]types.UID{*claim.Name: "went"}
+	if r, err := w.syncOnce(); err != nil || !r.Outdated || r.Settled {
+		t.Errorf("outdated %v, settled %v (%v)", r.Outdated, r.Settled, err)
 	}
 }
 
