@@ -25,6 +25,7 @@ import (
 	apiruntime "k8s.io/apimachinery/pkg/runtime"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -192,6 +193,19 @@ func managerCommand() *cobra.Command {
 	return cmd
 }
 
+// limitRequests sets how fast requests are sent. client-go would take 0 for its own, slower
+// defaults, and a negative rate for no limit.
+func (o *managerOptions) limitRequests(config *rest.Config) error {
+	if !(o.qps > 0) {
+		return fmt.Errorf("--kube-api-qps %v: write a number of requests per second above 0", o.qps)
+	}
+	if o.burst < 1 {
+		return fmt.Errorf("--kube-api-burst %d: write a number of requests of 1 or more", o.burst)
+	}
+	config.QPS, config.Burst = o.qps, o.burst
+	return nil
+}
+
 func (o *managerOptions) runManager(ctx context.Context) error {
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(gcPercent)
@@ -206,7 +220,9 @@ func (o *managerOptions) runManager(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("no cluster to talk to: %w", err)
 	}
-	config.QPS, config.Burst = o.qps, o.burst
+	if err := o.limitRequests(config); err != nil {
+		return err
+	}
 	if err := o.waitForAPIServer(ctx, config, scheme, log); err != nil {
 		return err
 	}
