@@ -155,4 +155,11 @@ const (
 	ReasonVolumeKept       = "VolumeKept"
 	ReasonRequestAccepted  = "RequestAccepted"
 	ReasonRequestCompleted = "RequestCompleted"
+
+	// Events of spec.tuning.mode Apply.
+	ReasonTuningTried       = "TuningTried"
+	ReasonTuningKept        = "TuningKept"
+	ReasonTuningReleased    = "TuningReleased"
+	ReasonTuningRolledBack  = "TuningRolledBack"
+	ReasonTuningQuarantined = "TuningQuarantined"
 )

@@ -40,6 +40,7 @@ const (
 // +kubebuilder:validation:XValidation:rule="self.engine != 'mysql' || !has(self.tls) || !has(self.tls.certificateSecretRef)",message="MySQL shows clients the certificate that Holdfast makes, and no other yet: remove spec.tls.certificateSecretRef, and have clients trust ca.crt of the connection Secret",fieldPath=".tls"
 // +kubebuilder:validation:XValidation:rule="!has(self.restore) || !has(self.bootstrap) || !has(self.bootstrap.__import__)",message="spec.restore and spec.bootstrap.import exclude each other: a cluster begins with a backup or with an import",fieldPath=".bootstrap"
 // +kubebuilder:validation:XValidation:rule="self.engine != 'mysql' || !has(self.bootstrap) || !has(self.bootstrap.__import__)",message="spec.bootstrap.import is for PostgreSQL: remove it with spec.engine mysql",fieldPath=".bootstrap"
+// +kubebuilder:validation:XValidation:rule="self.engine == 'postgres' || !has(self.tuning) || !has(self.tuning.mode) || self.tuning.mode != 'Apply'",message="spec.tuning.mode Apply is for PostgreSQL: use Recommend with spec.engine mysql, and commit what status.recommendations has",fieldPath=".tuning"
 type DatabaseSpec struct {
 	CommonSpec `json:",inline"`
 

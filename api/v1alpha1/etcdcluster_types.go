@@ -11,6 +11,7 @@ import (
 // +kubebuilder:validation:XValidation:rule="!has(self.quota) || !isQuantity(string(self.quota)) || !isQuantity(string(self.storage.size)) || quantity(string(self.quota)).add(quantity(string(self.quota))).compareTo(quantity(string(self.storage.size))) <= 0",message="spec.quota must be at most half of spec.storage.size: a defragmentation writes the data once more before it drops the old copy",fieldPath=".quota"
 // +kubebuilder:validation:XValidation:rule="!has(self.backup) || (!has(self.backup.continuous) || !self.backup.continuous) && !has(self.backup.walBudget)",message="etcd keeps no log that could be archived: remove spec.backup.continuous and spec.backup.walBudget, and have a shorter spec.backup.schedule instead",fieldPath=".backup"
 // +kubebuilder:validation:XValidation:rule="!has(self.restore) || !has(self.restore.target)",message="etcd keeps no log that could be archived: remove spec.restore.target, and name the backup that comes before the moment",fieldPath=".restore"
+// +kubebuilder:validation:XValidation:rule="!has(self.tuning) || !has(self.tuning.mode) || self.tuning.mode != 'Apply'",message="spec.tuning.mode Apply is for PostgreSQL: use Recommend, and commit what status.recommendations has",fieldPath=".tuning"
 type EtcdClusterSpec struct {
 	CommonSpec `json:",inline"`
 

@@ -12,6 +12,7 @@ import (
 // +kubebuilder:validation:XValidation:rule="!isQuantity(string(self.storage.size)) || quantity(string(self.storage.size)).compareTo(quantity('512Mi')) >= 0",message="spec.storage.size must be at least 512Mi: MySQL's own files and logs take half of that",fieldPath=".storage.size"
 // +kubebuilder:validation:XValidation:rule="!has(self.resources) || !has(self.resources.limits) || !('memory' in self.resources.limits) || !isQuantity(string(self.resources.limits['memory'])) || quantity(string(self.resources.limits['memory'])).compareTo(quantity('1Gi')) >= 0",message="spec.resources.limits.memory must be at least 1Gi: with less, the kernel may kill MySQL under load",fieldPath=".resources"
 // +kubebuilder:validation:XValidation:rule="!has(self.tls) || !has(self.tls.certificateSecretRef)",message="MySQL shows clients the certificate that Holdfast makes, and no other yet: remove spec.tls.certificateSecretRef, and have clients trust ca.crt of the connection Secret",fieldPath=".tls"
+// +kubebuilder:validation:XValidation:rule="!has(self.tuning) || !has(self.tuning.mode) || self.tuning.mode != 'Apply'",message="spec.tuning.mode Apply is for PostgreSQL: use Recommend, and commit what status.recommendations has",fieldPath=".tuning"
 type MySQLClusterSpec struct {
 	CommonSpec `json:",inline"`
 

@@ -161,6 +161,11 @@ type CommonStatus struct {
 	// +kubebuilder:validation:MaxItems=8
 	Recommendations []RecommendationStatus `json:"recommendations,omitempty"`
 
+	// Tuning is what spec.tuning.mode Apply tries, keeps and does not try again. No condition
+	// rests on it.
+	// +optional
+	Tuning *TuningStatus `json:"tuning,omitempty"`
+
 	// WritePauses are the last three times in which no member took writes, of each
 	// event: kubectl holdfast plan quotes them.
 	// +optional

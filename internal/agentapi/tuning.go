@@ -2,8 +2,12 @@ package agentapi
 
 import "time"
 
-// TuningPath answers Tuning over mutual TLS, as StatusPath does.
+// TuningPath answers Tuning over mutual TLS, as StatusPath does. With TuningHoursQuery=true
+// there is a slot for each hour of the last five days.
 const TuningPath = "/tuning"
+
+// TuningHoursQuery is the query parameter at TuningPath that asks for slots by the hour.
+const TuningHoursQuery = "hours"
 
 // Tuning is what a member has measured of its database while it led, for recommendations
 // about settings. It holds numbers under the names below, and no text of a client.
@@ -12,7 +16,8 @@ type Tuning struct {
 	PodUID string `json:"podUID"`
 	// Revision is Status.TuningRevision that this answer belongs to, or a newer one.
 	Revision string `json:"revision,omitempty"`
-	// Slots of the last day, the oldest first. A slot ends when a setting changes.
+	// Slots of the last day, the oldest first, or of the last five days by the hour. A slot
+	// ends when a setting changes.
 	Slots []TuningSlot `json:"slots"`
 }
 
@@ -42,6 +47,8 @@ const (
 	TuningCheckpointsRequested = "checkpoints_requested"
 	TuningCheckpointsTimed     = "checkpoints_timed"
 	TuningWALBytes             = "wal_bytes"
+	// TuningTransactions are those in databases of clients: the agent's own do not count.
+	TuningTransactions = "transactions"
 	// TuningConnections is a level: client connections. TuningDataSize is one, too.
 	TuningConnections = "connections"
 	TuningDataSize    = "data_size"

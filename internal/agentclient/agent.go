@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"net/url"
@@ -22,8 +23,9 @@ const (
 	// answerTimeout is what an answer may take beyond its wait, a new
 	// connection included.
 	answerTimeout = 5 * time.Second
-	// maxAnswer is more than any answer has, in bytes.
-	maxAnswer = 64 << 10
+	// maxAnswer is more than any answer has, in bytes: measurements of five days by the hour
+	// have the most, some 90 KiB.
+	maxAnswer = 256 << 10
 	// bufferSize of a connection's reader, in bytes: a status is about one
 	// kilobyte, and connections are as many as members.
 	bufferSize = 1 << 10
@@ -73,20 +75,35 @@ func (a *agent) askStatus(ctx context.Context, revision string, flush bool) (*ag
 	return a.decodeStatus(body)
 }
 
-// askTuning fetches what the member measured of its database.
-func (a *agent) askTuning(ctx context.Context) (*agentapi.Tuning, error) {
-	return askJSON(ctx, a, agentapi.TuningPath, func(t *agentapi.Tuning) string { return t.PodUID })
+// askTuning fetches what the member measured of its database, by the hour if that is
+// wanted. Agents that do not know how answer as without.
+func (a *agent) askTuning(ctx context.Context, hours bool) (*agentapi.Tuning, error) {
+	query := url.Values{}
+	if hours {
+		query.Set(agentapi.TuningHoursQuery, "true")
+	}
+	answer, err := askJSON(ctx, a, agentapi.TuningPath, query, func(t *agentapi.Tuning) string { return t.PodUID })
+	if err != nil {
+		return nil, err
+	}
+	for i := 1; i < len(answer.Slots); i++ {
+		// Most hours have the settings of the one before, and many are held in memory.
+		if maps.Equal(answer.Slots[i-1].Settings, answer.Slots[i].Settings) {
+			answer.Slots[i].Settings = answer.Slots[i-1].Settings
+		}
+	}
+	return answer, nil
 }
 
 // askInsights fetches what the member found in its database's text log.
 func (a *agent) askInsights(ctx context.Context) (*agentapi.Insights, error) {
-	return askJSON(ctx, a, agentapi.InsightsPath, func(i *agentapi.Insights) string { return i.PodUID })
+	return askJSON(ctx, a, agentapi.InsightsPath, nil, func(i *agentapi.Insights) string { return i.PodUID })
 }
 
 // askJSON fetches the answer at a path, of which podUID reads the UID of the pod that
 // answered.
-func askJSON[T any](ctx context.Context, a *agent, path string, podUID func(*T) string) (*T, error) {
-	body, err := a.askPath(ctx, path, nil, answerTimeout)
+func askJSON[T any](ctx context.Context, a *agent, path string, query url.Values, podUID func(*T) string) (*T, error) {
+	body, err := a.askPath(ctx, path, query, answerTimeout)
 	if err != nil {
 		return nil, err
 	}

@@ -137,12 +137,12 @@ func (p *Poller) followInsights(ctx context.Context, name types.NamespacedName, 
 // does at most once in ten minutes. That it fails is no failure of the member.
 func (p *Poller) followTuning(ctx context.Context, name types.NamespacedName, m *member, a *agent, status *agentapi.Status) {
 	p.mu.Lock()
-	held := m.observation.Tuning
+	held, hours := m.observation.Tuning, m.hours
 	p.mu.Unlock()
 	if status.TuningRevision == "" || held != nil && held.Revision == status.TuningRevision {
 		return
 	}
-	measured, err := a.askTuning(ctx)
+	measured, err := a.askTuning(ctx, hours)
 	if err != nil {
 		p.opts.Log.V(1).Info("Measurements for tuning are missing", "cluster", name, "member", m.Pod, "reason", err.Error())
 		return

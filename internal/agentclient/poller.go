@@ -54,6 +54,8 @@ type Target struct {
 	// once, and its answer wakes the loop. Zero where any answer does. It is not
 	// in the future. While it is not zero, members are asked whether they flush.
 	Since time.Time
+	// Hours says that what members measure is wanted by the hour, for a trial of a setting.
+	Hours bool
 }
 
 // Observation is what is known of a member.
@@ -131,6 +133,8 @@ type member struct {
 	// since is the newest Target.Since, and flush says that there is one now.
 	since time.Time
 	flush bool
+	// hours says that measurements are asked for by the hour.
+	hours bool
 	// asked is when the present question was sent, askedFlush whether it asks for
 	// a flush, and interrupt ends it; nil while there is none.
 	asked      time.Time
@@ -236,9 +240,10 @@ func (p *Poller) Watch(name types.NamespacedName, owner types.UID, t Target) {
 		old := c.members[want.Pod]
 		if old != nil && old.Member == want && !newTLS {
 			old.askAgain(t.Since)
+			old.hours = t.Hours
 			continue
 		}
-		m := &member{Member: want, since: t.Since, flush: !t.Since.IsZero()}
+		m := &member{Member: want, since: t.Since, flush: !t.Since.IsZero(), hours: t.Hours}
 		if old != nil {
 			old.stopPoll()
 			if old.UID == want.UID {

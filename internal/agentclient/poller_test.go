@@ -78,6 +78,8 @@ type fakeAgent struct {
 	mu       sync.Mutex
 	insights func(http.ResponseWriter)
 	tuning   func(http.ResponseWriter)
+	// tuningQuery is how measurements were asked for last.
+	tuningQuery string
 	status   agentapi.Status
 	changed  chan struct{}
 	requests int
@@ -126,6 +128,7 @@ func (f *fakeAgent) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	if r.URL.Path == agentapi.TuningPath {
 		tuning := f.tuning
+		f.tuningQuery = r.URL.RawQuery
 		f.mu.Unlock()
 		tuning(w)
 		return

@@ -3,6 +3,7 @@ package agentclient
 import (
 	"encoding/json"
 	"net/http"
+	"strconv"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -54,6 +55,46 @@ func TestTuningIsAskedForWhenItChanges(t *testing.T) {
 		time.Sleep(10 * time.Minute)
 		if asked.Load() != before || w.wasWoken() {
 			t.Errorf("a steady member was asked %d times", asked.Load()-before)
+		}
+	})
+}
+
+// Measurements are asked for by the hour where a trial needs them, and again as before once
+// it does not. Five days of them fit in an answer.
+func TestTuningByTheHour(t *testing.T) {
+	runInBubble(t, func(t *testing.T, w *world) {
+		long := agentapi.Tuning{Pod: "orders-0", PodUID: "uid-0"}
+		for range 136 {
+			slot := agentapi.TuningSlot{Start: time.Now(), End: time.Now(), Seconds: 3600.123456789, Sums: map[string]float64{}, Peaks: map[string]float64{}, Settings: map[string]float64{}}
+			for _, values := range []map[string]float64{slot.Sums, slot.Peaks, slot.Settings} {
+				for n := range 10 {
+					values["a_setting_or_a_counter_"+string(rune('a'+n))] = 12345678901.5
+				}
+			}
+			long.Slots = append(long.Slots, slot)
+		}
+		w.agent.mu.Lock()
+		w.agent.tuning = func(out http.ResponseWriter) {
+			w.agent.mu.Lock()
+			defer w.agent.mu.Unlock()
+			_ = json.NewEncoder(out).Encode(long)
+		}
+		w.agent.mu.Unlock()
+		for i, hours := range []bool{true, false, true} {
+			w.watchMembers(func(to *Target) { to.Hours = hours })
+			w.agent.mu.Lock()
+			long.Revision = strconv.Itoa(i)
+			w.agent.mu.Unlock()
+			w.agent.changeStatus(func(s *agentapi.Status) { s.TuningRevision = strconv.Itoa(i) })
+			time.Sleep(time.Minute)
+			w.agent.mu.Lock()
+			if got := w.agent.tuningQuery == agentapi.TuningHoursQuery+"=true"; got != hours {
+				t.Errorf("asked was %q, want by the hour: %v", w.agent.tuningQuery, hours)
+			}
+			w.agent.mu.Unlock()
+			if o := w.observedMember(); o.Tuning == nil || len(o.Tuning.Slots) != 136 {
+				t.Errorf("%+v", o.Tuning)
+			}
 		}
 	})
 }

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
 	"github.com/holdfast-db/holdfast/internal/agentapi"
@@ -27,6 +28,20 @@ func (r *Reconciler[C, O]) announceStatus(c C, before *v1alpha1.CommonStatus) {
 	r.announceMembers(c, before.Members, after.Members)
 	r.announceRejoined(c, before.Election, after)
 	r.announceAgents(c, before.Agent, after.Agent)
+}
+
+// announceTuning says what the pass decided about tuned settings, where it recorded that.
+func (r *Reconciler[C, O]) announceTuning(p *pass[C], before *v1alpha1.CommonStatus) {
+	if equality.Semantic.DeepEqual(before.Tuning, p.c.CommonStatus().Tuning) {
+		return
+	}
+	for _, a := range p.plan.Announcements {
+		kind := normal
+		if a.Warning {
+			kind = warning
+		}
+		r.recordEventOn(p.c, eventseries.MakeReference(p.c, a.Cause), kind, a.Reason, a.Action, "%s", a.Message)
+	}
 }
 
 // announceAgents says once of each image of the operator that members have other agents.

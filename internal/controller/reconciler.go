@@ -96,8 +96,8 @@ type pass[C v1alpha1.Cluster] struct {
 	// deletionRecheck is when to ask again what it is; 0 for never.
 	deletionRecheck time.Duration
 	stepped         bool
-	// requests says that this pass recorded a one-shot request in status, which
-	// the next one carries out: no watch says so.
+	// requests says that this pass recorded a one-shot request or a step of tuning in
+	// status, which the next one carries out: no watch says so.
 	requests bool
 	// drifts are what the status has to tell: of this pass, and of those before
 	// it whose status was not written.

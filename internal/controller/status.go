@@ -51,8 +51,9 @@ func (r *Reconciler[C, O]) writeStatus(ctx context.Context, p *pass[C]) error {
 		}
 		return r.Client.Status().Patch(ctx, answer, client.RawPatch(types.ApplyPatchType, body), client.FieldOwner(v1alpha1.FieldManager), client.ForceOwnership)
 	}
-	// A request is accepted once: of two passes that see none recorded, one must fail.
-	requests := !equality.Semantic.DeepEqual(before.Requests, p.c.CommonStatus().Requests)
+	// A request is accepted once: of two passes that see none recorded, one must fail. So is
+	// a step of tuning, which the next pass carries out, too.
+	requests := !equality.Semantic.DeepEqual(before.Requests, p.c.CommonStatus().Requests) || !equality.Semantic.DeepEqual(before.Tuning, p.c.CommonStatus().Tuning)
 	version, once := r.chooseVersion(p, before)
 	err = write(version)
 	if apierrors.IsConflict(err) {
@@ -77,6 +78,7 @@ func (r *Reconciler[C, O]) writeStatus(ctx context.Context, p *pass[C]) error {
 	p.requests = requests
 	r.memory.recordWrite(p.c, answer.GetResourceVersion())
 	r.announceStatus(p.c, before)
+	r.announceTuning(p, before)
 	return nil
 }
 
@@ -170,7 +172,7 @@ func fillReport[C v1alpha1.Cluster](st *v1alpha1.CommonStatus, p *pass[C]) {
 	}
 	st.Requests, st.Schedules = r.Requests, slices.Clone(r.Schedules)
 	st.Archive, st.Election, st.Insights, st.Agent = r.Archive, r.Election, r.Insights, r.Agent
-	st.Recommendations = r.Recommendations
+	st.Recommendations, st.Tuning = r.Recommendations, r.Tuning
 	st.Restore, st.Import = p.restored.status, p.imported.status
 	if p.backups.Known {
 		st.LastBackup, st.NextBackup, st.StoreCheck = p.backups.Last, nil, p.store.check

@@ -6,10 +6,12 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
@@ -126,14 +128,47 @@ func recommendationsGo(t *testing.T, w *world) {
 	}
 }
 
-// The API refuses modes that do not exist.
+// The API refuses modes that do not exist, and mode Apply of kinds whose settings are not
+// tried, with what to declare instead.
 func TestTuningModeIsChecked(t *testing.T) { eachKind(t, tuningModeIsChecked) }
 
 func tuningModeIsChecked(t *testing.T, w *world) {
 	c := w.cluster("orders", 1)
-	c.Common().Tuning.Mode = "Apply"
+	c.Common().Tuning.Mode = "Automatic"
 	if err := w.person.Create(t.Context(), c); err == nil {
-		t.Error("mode Apply is accepted")
+		t.Error("mode Automatic is accepted")
+	}
+	c.Common().Tuning.Mode = v1alpha1.TuningApply
+	err := w.person.Create(t.Context(), c)
+	if w.kind == postgresKind {
+		if err != nil {
+			t.Error(err)
+		}
+		return
+	}
+	if err == nil || !strings.Contains(err.Error(), "spec.tuning.mode Apply is for PostgreSQL: use Recommend") {
+		t.Errorf("mode Apply: %v", err)
+	}
+	front := &v1alpha1.Database{
+		ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: "front"},
+		Spec:       v1alpha1.DatabaseSpec{Engine: "mysql", Version: "8.4", Storage: resource.MustParse("1Gi")},
+	}
+	front.Spec.Tuning.Mode = v1alpha1.TuningApply
+	if err := w.person.Create(t.Context(), front); err == nil || !strings.Contains(err.Error(), "use Recommend with spec.engine mysql") {
+		t.Errorf("mode Apply of a Database: %v", err)
+	}
+}
+
+// A window whose times are none is refused.
+func TestTuningWindowIsChecked(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, postgresKind)
+	for start, zone := range map[string]string{"24:00": "", "9:00": "", "22:00": "Europe/Nowhere"} {
+		c := w.NewPostgresCluster("orders", 1)
+		c.Spec.Tuning = v1alpha1.TuningSpec{Mode: v1alpha1.TuningApply, Window: &v1alpha1.TuningWindow{Start: start, End: "04:00", TimeZone: zone}}
+		if err := w.person.Create(t.Context(), c); err == nil {
+			t.Errorf("a window from %s in %q is accepted", start, zone)
+		}
 	}
 }
 

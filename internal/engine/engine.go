@@ -48,6 +48,8 @@ type Plan struct {
 	Claims map[string]types.UID
 	// Notes tell people what applying Objects does beside following the spec.
 	Notes []Note
+	// Announcements become events once the status of the pass is written.
+	Announcements []Announcement
 	// Drifts are changes that another client made to what is not applied, and that
 	// Step puts right.
 	Drifts []apply.Drift
@@ -89,6 +91,17 @@ type Note struct {
 	// Reason from the list in api/v1alpha1, and Action in CamelCase.
 	Reason, Action string
 	// Message says what becomes of the object, and why.
+	Message string
+}
+
+// Announcement becomes an event on the cluster once what it reports is recorded.
+type Announcement struct {
+	// Reason from the list in api/v1alpha1, and Action in CamelCase.
+	Reason, Action string
+	// Cause keeps it apart from others of the reason.
+	Cause string
+	// Warning says that a person may want to do something.
+	Warning bool
 	Message string
 }
 
@@ -138,6 +151,8 @@ type Report struct {
 	Insights *v1alpha1.InsightsStatus
 	// Recommendations about settings.
 	Recommendations []v1alpha1.RecommendationStatus
+	// Tuning is what is tuned, and what is remembered for it; nil for nothing.
+	Tuning *v1alpha1.TuningStatus
 	// Election of the members; nil of a kind whose members hold none.
 	Election *v1alpha1.ElectionStatus
 	// Archive of the WAL; nil for none. Backups are none of the engine's, so its

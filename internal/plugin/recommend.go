@@ -6,6 +6,7 @@ import (
 	"io"
 	"strings"
 	"text/tabwriter"
+	"time"
 
 	"github.com/spf13/cobra"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -26,10 +27,11 @@ func recommendCommand(s *session) *cobra.Command {
 		Use:   "recommend NAME",
 		Short: "Show which settings should change, and why, or write a patch to commit",
 		Long: `Show what the operator recommends about the settings of a cluster, with what the
-members measured. It changes nothing.
+members measured. With spec.tuning.mode Apply, show also which settings are tried,
+kept and not tried again. It changes nothing.
 
 With -o patch it writes a patch that declares the most urgent setting, or every
-one with --all. Commit it beside the cluster, and list it under patches in
+one with --all: those that are kept come first. Commit it beside the cluster, and list it under patches in
 kustomization.yaml with the target that it names: without one, kustomize finds no
 cluster whose manifest has no namespace. One setting at a time shows what helped.`,
 		Args: exactlyOne,
@@ -58,7 +60,10 @@ func (o *recommendOptions) runRecommend(cmd *cobra.Command, args []string) error
 		}
 		return writePatch(out, declaringObject(c), c, declared, o.all)
 	}
-	return writeRecommendations(out, c)
+	if err := writeRecommendations(out, c); err != nil {
+		return err
+	}
+	return writeTuning(out, c.CommonStatus().Tuning)
 }
 
 // writeRecommendations writes a table for people.
@@ -88,17 +93,74 @@ func writeRecommendations(out io.Writer, c v1alpha1.Cluster) error {
 	return table.Flush()
 }
 
+// writeTuning writes a table of what mode Apply tries, keeps and does not try again; nothing
+// where it has done nothing.
+func writeTuning(out io.Writer, tuning *v1alpha1.TuningStatus) error {
+	var rows [][]string
+	add := func(name, from, value, state, evidence string) {
+		rows = append(rows, []string{parameterField + name, from, value, state, evidence})
+	}
+	if tuning != nil {
+		for _, t := range tuning.Settings {
+			add(t.Name, t.From, t.Value, "kept", t.Evidence)
+		}
+		if t := tuning.Trial; t != nil {
+			add(t.Name, t.From, t.Value, "tried since "+t.Since.UTC().Format(time.DateTime), t.Evidence)
+		}
+		for _, r := range tuning.Resting {
+			state := "rests until "
+			if r.Quarantined {
+				state = "quarantined until "
+			}
+			add(r.Name, "", r.Value, state+r.Until.UTC().Format(time.DateOnly), r.Reason)
+		}
+	}
+	if len(rows) == 0 {
+		return nil
+	}
+	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	for _, row := range append([][]string{{""}, {"TUNED", "FROM", "VALUE", "STATE", "EVIDENCE"}}, rows...) {
+		if _, err := fmt.Fprintln(table, strings.Join(row, "\t")); err != nil {
+			return err
+		}
+	}
+	return table.Flush()
+}
+
+// parameterField begins the field of a setting that is tuned.
+const parameterField = "spec.parameters."
+
+// listAdvice is what a patch declares: settings that are tuned already, and then what is
+// recommended about others.
+func listAdvice(st *v1alpha1.CommonStatus) []v1alpha1.RecommendationStatus {
+	var list []v1alpha1.RecommendationStatus
+	tuned := map[string]bool{}
+	if st.Tuning != nil {
+		for _, t := range st.Tuning.Settings {
+			field := parameterField + t.Name
+			tuned[field] = true
+			list = append(list, v1alpha1.RecommendationStatus{Field: field, Current: t.Value, Value: t.Value, Evidence: t.Evidence})
+		}
+	}
+	for _, r := range st.Recommendations {
+		if !tuned[r.Field] {
+			list = append(list, r)
+		}
+	}
+	return list
+}
+
 // writePatch writes a patch of the object that declares the cluster, which a person
 // commits.
 func writePatch(out io.Writer, declaring client.Object, c v1alpha1.Cluster, tool string, all bool) error {
 	spec := map[string]any{}
 	var lines []string
-	for _, r := range c.CommonStatus().Recommendations {
+	for _, r := range listAdvice(c.CommonStatus()) {
 		if len(spec) > 0 && !all {
 			break
 		}
 		setField(spec, strings.TrimPrefix(r.Field, "spec."), r.Value)
-		lines = append(lines, fmt.Sprintf("# %s: %s, now %s: %s", r.Field, r.Value, r.Current, r.Evidence))
+		lines = append(lines, describeAdvice(r))
 	}
 	if len(spec) == 0 {
 		return fmt.Errorf("nothing is recommended for %s: there is no patch", nameOf(c))
@@ -122,6 +184,14 @@ func writePatch(out io.Writer, declaring client.Object, c v1alpha1.Cluster, tool
 	}
 	_, err = fmt.Fprintf(out, "%s\n%s", strings.Join(lines, "\n"), text)
 	return err
+}
+
+// describeAdvice is a comment that says why a patch has a value.
+func describeAdvice(r v1alpha1.RecommendationStatus) string {
+	if r.Current == r.Value {
+		return fmt.Sprintf("# %s: %s, as it is tuned: %s", r.Field, r.Value, r.Evidence)
+	}
+	return fmt.Sprintf("# %s: %s, now %s: %s", r.Field, r.Value, r.Current, r.Evidence)
 }
 
 // setField sets a field of a spec by its path, such as parameters.work_mem.

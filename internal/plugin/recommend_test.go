@@ -61,3 +61,51 @@ spec.parameters.shared_buffers  256MB    512MB  restart  66.7 % of block accesse
 		t.Errorf("%v\n%s", err, out.String())
 	}
 }
+
+func clusterWithTuning() *v1alpha1.PostgresCluster {
+	c := clusterWithAdvice()
+	c.Spec.Tuning.Mode = v1alpha1.TuningApply
+	c.Status.Tuning = &v1alpha1.TuningStatus{
+		Settings: []v1alpha1.TunedSettingStatus{{Name: "max_wal_size", Value: "1GB", From: "512MB", Evidence: "47 % were left", Since: metav1.NewTime(noon)}},
+		Trial:    &v1alpha1.TuningTrialStatus{Name: "work_mem", Value: "8MB", From: "4MB", Evidence: "100 temporary files", Since: metav1.NewTime(noon)},
+		Resting: []v1alpha1.RestingSettingStatus{
+			{Name: "work_mem", Value: "32MB", Reason: "it is no better", Quarantined: true, Until: metav1.NewTime(noon)},
+			{Name: "max_wal_size", Value: "2GB", Reason: "orders-1 leads", Until: metav1.NewTime(noon)},
+		},
+	}
+	return c
+}
+
+// What is tuned is shown with what became of it; a patch has what is kept, and not its next
+// value.
+func TestRecommendShowsTuning(t *testing.T) {
+	c := clusterWithTuning()
+	var out bytes.Buffer
+	if err := writeTuning(&out, c.Status.Tuning); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{
+		"TUNED                         FROM   VALUE  STATE",
+		"spec.parameters.max_wal_size  512MB  1GB    kept", "spec.parameters.work_mem      4MB    8MB    tried since " + noon.Format("2006-01-02 15:04:05"),
+		"32MB   quarantined until " + noon.Format("2006-01-02"), "2GB    rests until " + noon.Format("2006-01-02"), "47 % were left", "orders-1 leads",
+	} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("%q is missing:\n%s", want, out.String())
+		}
+	}
+	out.Reset()
+	if err := writeTuning(&out, &v1alpha1.TuningStatus{}); err != nil || out.Len() > 0 {
+		t.Errorf("%v: %q", err, out.String())
+	}
+	if err := writePatch(&out, c, c, "", true); err != nil {
+		t.Fatal(err)
+	}
+	for want, is := range map[string]bool{
+		"    max_wal_size: 1GB\n": true, "    max_wal_size: 2GB\n": false, "    shared_buffers: 512MB\n": true, "work_mem": false,
+		"# spec.parameters.max_wal_size: 1GB, as it is tuned: 47 % were left\n": true,
+	} {
+		if strings.Contains(out.String(), want) != is {
+			t.Errorf("%q is %v in the patch:\n%s", want, !is, out.String())
+		}
+	}
+}

@@ -39,6 +39,9 @@ type rule struct {
 	most func(s Spec) float64
 	// judge says what speaks for a larger value; empty for nothing.
 	judge func(o observed, now float64) string
+	// trial is by what a larger value is judged that is tried; nil of a setting that is only
+	// recommended.
+	trial *measure
 }
 
 // rules of an engine, the most urgent first. None is of a setting that durability rests on.

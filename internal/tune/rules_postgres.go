@@ -13,10 +13,20 @@ var postgresRules = []rule{
 	{
 		name: "max_wal_size", field: "spec.parameters.max_wal_size", unit: mebibyte, units: postgresUnits, plain: mebibyte, rounding: mebibyte,
 		most: shareOfVolume(0.2), judge: judgeCheckpoints,
+		// Fewer checkpoints write fewer whole pages: the WAL of a transaction must not grow.
+		trial: &measure{
+			symptom: agentapi.TuningCheckpointsRequested, least: 10, load: agentapi.TuningWALBytes, words: "forced checkpoints for the same WAL",
+			cost: []string{agentapi.TuningWALBytes}, costLoad: agentapi.TuningTransactions, costWords: "WAL of a transaction",
+		},
 	},
 	{
 		name: "work_mem", field: "spec.parameters.work_mem", unit: mebibyte, units: postgresUnits, plain: kibibyte, rounding: kibibyte, memory: true,
 		most: shareOfMemory(1. / 16), judge: judgeSpills,
+		// With more memory the planner may choose a plan that reads more.
+		trial: &measure{
+			symptom: agentapi.TuningTempBytes, least: 64 * mebibyte, load: agentapi.TuningTransactions, words: "temporary files of a transaction",
+			cost: []string{agentapi.TuningBlocksRead, agentapi.TuningBlocksHit}, costLoad: agentapi.TuningTransactions, costWords: "blocks that a transaction reads",
+		},
 	},
 	{
 		name: "shared_buffers", field: "spec.parameters.shared_buffers", unit: mebibyte, units: postgresUnits, plain: page, rounding: page, memory: true, restart: true,

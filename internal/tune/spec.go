@@ -34,8 +34,14 @@ const (
 // Spec is what a person declared, as far as it matters here.
 type Spec struct {
 	Engine Engine
-	// Off says that nothing is recommended.
-	Off bool
+	// Off says that nothing is recommended, and Apply that what is recommended is tried.
+	Off, Apply bool
+	// Window is when a trial may begin; nil for any time.
+	Window *Window
+	// ObserveHours are observed before a trial and in it.
+	ObserveHours int
+	// Hash of the spec: a trial ends when another one is declared.
+	Hash string
 	// Exclude are settings that are left alone.
 	Exclude []string
 	// Declared are the settings in the spec, by name.

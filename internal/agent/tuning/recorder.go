@@ -1,5 +1,5 @@
-// Package tuning measures a database for recommendations about settings. It keeps what
-// counters did in each hour of the last day, with the settings that were in force, and
+// Package tuning measures a database for recommendations about settings, and for trials of
+// them. It keeps what counters did in each hour of the last five days, with the settings that were in force, and
 // answers the operator, who judges. It holds no text of a client.
 package tuning
 
@@ -23,11 +23,13 @@ const (
 	measureTimeout = 5 * time.Second
 	// publishInterval is the least time between two revisions.
 	publishInterval = 10 * time.Minute
-	// slotLength is the longest slot, and slotsKept bounds how many are kept: a day, and
-	// some that changes of settings have cut.
+	// slotLength is the longest slot, and slotsKept bounds how many are kept: those of a
+	// trial and of the day before it, and some that changes of settings have cut.
 	slotLength = time.Hour
-	slotsKept  = 32
-	slotAge    = 25 * time.Hour
+	slotsKept  = 136
+	slotAge    = 5*24*time.Hour + 2*time.Hour
+	// reportAge is how old a slot may be where those with the same settings are added up.
+	reportAge = 25 * time.Hour
 	// longestGap is the longest time between two samples whose difference counts.
 	longestGap = 5 * time.Minute
 )
@@ -154,18 +156,35 @@ func (r *Recorder) findSlot(now time.Time, since time.Duration, s *Sample) *agen
 	return &r.tuning.Slots[len(r.tuning.Slots)-1]
 }
 
-// Report is what was measured until now: one slot for each time in which the settings were
-// the same, so that an answer is small.
+// Report is what was measured until now: one slot for each time of the last day in which the
+// settings were the same, so that an answer is small.
 func (r *Recorder) Report() agentapi.Tuning {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	report := r.tuning
 	report.Slots = []agentapi.TuningSlot{}
 	for _, slot := range r.tuning.Slots {
+		if r.beforeAt.Sub(slot.Start) > reportAge {
+			continue
+		}
 		if n := len(report.Slots); n > 0 && maps.Equal(report.Slots[n-1].Settings, slot.Settings) {
 			addSlot(&report.Slots[n-1], slot)
 			continue
 		}
+		slot.Sums, slot.Peaks = maps.Clone(slot.Sums), maps.Clone(slot.Peaks)
+		report.Slots = append(report.Slots, slot)
+	}
+	return report
+}
+
+// ReportHours is what was measured until now, by the hour: a trial of a setting is judged by
+// that.
+func (r *Recorder) ReportHours() agentapi.Tuning {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	report := r.tuning
+	report.Slots = make([]agentapi.TuningSlot, 0, len(r.tuning.Slots))
+	for _, slot := range r.tuning.Slots {
 		slot.Sums, slot.Peaks = maps.Clone(slot.Sums), maps.Clone(slot.Peaks)
 		report.Slots = append(report.Slots, slot)
 	}
@@ -185,7 +204,11 @@ func addSlot(to *agentapi.TuningSlot, slot agentapi.TuningSlot) {
 }
 
 // ServeHTTP answers Tuning as JSON.
-func (r *Recorder) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
+func (r *Recorder) ServeHTTP(w http.ResponseWriter, request *http.Request) {
+	report := r.Report
+	if request.URL.Query().Get(agentapi.TuningHoursQuery) == "true" {
+		report = r.ReportHours
+	}
 	w.Header().Set("Content-Type", "application/json")
-	_ = json.NewEncoder(w).Encode(r.Report())
+	_ = json.NewEncoder(w).Encode(report())
 }

@@ -3,7 +3,10 @@ package tuning
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"log/slog"
+	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -62,7 +65,40 @@ func TestRecord(t *testing.T) {
 	}
 }
 
-// A revision is published at most once in ten minutes, and a day is kept.
+// With the query each hour is a slot of its own, and without it hours with the same settings
+// are added up; neither changes what is kept.
+func TestReportHours(t *testing.T) {
+	r := NewRecorder("orders-0", "uid-0")
+	for m := range 7 * 24 * 60 {
+		r.Record(noon.Add(time.Duration(m)*time.Minute), sample(float64(m), 4))
+	}
+	ask := func(query string) agentapi.Tuning {
+		t.Helper()
+		answer := httptest.NewRecorder()
+		r.ServeHTTP(answer, httptest.NewRequest(http.MethodGet, agentapi.TuningPath+query, nil))
+		var tuning agentapi.Tuning
+		if err := json.Unmarshal(answer.Body.Bytes(), &tuning); err != nil {
+			t.Fatal(err)
+		}
+		return tuning
+	}
+	for range 2 {
+		if slots := ask("").Slots; len(slots) != 1 || slots[0].Seconds < 24*3600 || slots[0].Seconds > 26*3600 {
+			t.Errorf("of the last day are %d slots, the first of %.0f seconds", len(slots), slots[0].Seconds)
+		}
+		hours := ask("?" + agentapi.TuningHoursQuery + "=true").Slots
+		if len(hours) < 121 || len(hours) > 123 {
+			t.Fatalf("%d hours", len(hours))
+		}
+		for _, slot := range hours[1 : len(hours)-1] {
+			if slot.Seconds != 3600 || slot.Sums["work"] != 60 || slot.End.Sub(slot.Start) != time.Hour || slot.Settings["work_mem"] != 4 {
+				t.Fatalf("%+v", slot)
+			}
+		}
+	}
+}
+
+// A revision is published at most once in ten minutes, and five days are kept.
 func TestRecordIsBounded(t *testing.T) {
 	r := NewRecorder("orders-0", "uid-0")
 	revisions := 0
@@ -74,8 +110,11 @@ func TestRecordIsBounded(t *testing.T) {
 	if revisions > 3*24*6 || revisions < 3*24*6-80 {
 		t.Errorf("%d revisions in three days", revisions)
 	}
+	if n := len(r.ReportHours().Slots); n > slotsKept {
+		t.Errorf("%d slots are kept", n)
+	}
 	slots := r.Report().Slots
-	if len(slots) > slotsKept || slots[0].Start.Before(noon.Add(3*24*time.Hour-26*time.Hour)) {
+	if slots[0].Start.Before(noon.Add(3*24*time.Hour-26*time.Hour)) {
 		t.Errorf("%d slots since %s", len(slots), slots[0].Start)
 	}
 }

@@ -179,7 +179,7 @@ func (j *judgement) judgeService() {
 func (j *judgement) reportCluster() engine.Report {
 	r := j.Report()
 	r.Version = j.v.running
-	r.Recommendations = j.RecommendSettings(tune.Etcd, declaredQuota(j.c))
+	r.Recommendations = j.RecommendSettings(j.ReadTuning(tune.Etcd, declaredQuota(j.c), ""))
 	if j.g.led {
 		r.Primary = j.PodName(j.g.leader)
 	}

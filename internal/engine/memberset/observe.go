@@ -211,7 +211,7 @@ func (k *MemberEngine) planTarget(s objects.Set, o Observation) (agentclient.Tar
 	if !ok {
 		return agentclient.Target{}, false
 	}
-	t := agentclient.Target{TLS: credentials}
+	t := agentclient.Target{TLS: credentials, Hours: s.Cluster.Common().Tuning.Mode == v1alpha1.TuningApply}
 	for _, pod := range o.Pods {
 		if pod.Status.PodIP == "" {
 			continue

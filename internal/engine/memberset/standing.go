@@ -105,7 +105,7 @@ func JudgeRollout(view *View, ordinal int, service string) Standing {
 		return Standing{v1alpha1.ReasonRestarting, "member " + name + " is to be replaced: " + view.ages[ordinal].agent, false}
 	case !IsReady(pod) || service != "" && !view.Observed.ServicePods[service][name]:
 		return Standing{v1alpha1.ReasonUpdatingEndpoints, "member " + name + " is not behind its Service yet", false}
-	case m.ConfigHash != agentapi.HashConfig(view.Desired.Config) && m.ConfigError == "":
+	case !view.hasConfig(m) && m.ConfigError == "":
 		return Standing{v1alpha1.ReasonConfiguring, "member " + name + " has not taken up the settings yet", false}
 	case waitsForPrimary(m):
 		return Standing{v1alpha1.ReasonConfiguring, "member " + name + " follows once the primary runs with the declared " + strings.Join(m.WaitsForPrimary, ", "), false}

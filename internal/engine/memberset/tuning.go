@@ -12,15 +12,15 @@ import (
 )
 
 // RecommendSettings is what the members' measurements speak for, beside the settings that
-// the spec declares, by name. What is recorded stays while it holds: a cluster with a steady
-// load writes nothing.
-func (view *View) RecommendSettings(e tune.Engine, declared map[string]string) []v1alpha1.RecommendationStatus {
-	common := view.Cluster.Common()
-	spec := tune.Spec{
-		Engine: e, Off: common.Tuning.Mode == v1alpha1.TuningOff, Exclude: common.Tuning.Exclude, Declared: declared,
-		Memory: common.Resources.Limits.Memory().Value(), Volume: view.Storage.Size.Value(),
+// are declared or tuned. What is recorded stays while it holds: a cluster with a steady load
+// writes nothing.
+func (view *View) RecommendSettings(t Tuning) []v1alpha1.RecommendationStatus {
+	spec := t.spec
+	spec.Declared = t.Parameters()
+	if spec.Apply {
+		spec.Exclude = slices.Concat(spec.Exclude, tune.Unproposed(t.state))
 	}
-	was := readRecommendations(e, view.Cluster.CommonStatus().Recommendations)
+	was := readRecommendations(spec.Engine, view.Cluster.CommonStatus().Recommendations)
 	return writeRecommendations(tune.Recommend(spec, view.listMeasured(), was, view.Now))
 }
 

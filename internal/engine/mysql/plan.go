@@ -207,7 +207,7 @@ func (j *judgement) findPrimary() string {
 func (j *judgement) reportCluster() engine.Report {
 	r := j.Report()
 	r.Version, r.Primary = j.v.running, j.findPrimary()
-	r.Recommendations = j.RecommendSettings(tune.MySQL, j.c.Spec.Parameters)
+	r.Recommendations = j.RecommendSettings(j.ReadTuning(tune.MySQL, j.c.Spec.Parameters, ""))
 	for n := range j.g.doubts {
 		if n < len(r.Members) {
 			r.Members[n].Role = v1alpha1.RoleMember

@@ -2,9 +2,11 @@ package postgres
 
 import (
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
+	"github.com/holdfast-db/holdfast/internal/agentapi"
 	"github.com/holdfast-db/holdfast/internal/condition"
 	"github.com/holdfast-db/holdfast/internal/engine/memberset"
 	"github.com/holdfast-db/holdfast/internal/engine/memberset/objects"
+	"github.com/holdfast-db/holdfast/internal/tune"
 )
 
 // desired is what the objects are made from: the spec, where it can be
@@ -17,6 +19,8 @@ type desired struct {
 	requests requests
 	// scale is how the number of members comes about.
 	scale scalePlan
+	// tuning is what is tuned beside spec.parameters.
+	tuning memberset.Tuning
 }
 
 // planDesired is what the objects should be made from. Where the spec cannot be
@@ -32,15 +36,31 @@ func planDesired(c *v1alpha1.PostgresCluster, view *memberset.View, lead leaders
 	d.Count = d.scale.count
 	d.requests = planRequests(c, view, lead, d.scale)
 	writable, faults := memberset.DesireVolumes(view, &d.Desired)
-	d.Config = clusterConfig(c, d)
+	d.tuning = readTuning(c, view)
+	d.Config = clusterConfig(c, d, d.tuning.Parameters())
+	for _, parameters := range d.tuning.EarlierParameters() {
+		d.EarlierConfigs = append(d.EarlierConfigs, agentapi.HashConfig(clusterConfig(c, d, parameters)))
+	}
 	return d, writable, append(facts, faults...)
 }
 
+// readTuning reads what is tuned. A trial goes on while the number of members changes, which
+// an autoscaler may do at any time.
+func readTuning(c *v1alpha1.PostgresCluster, view *memberset.View) memberset.Tuning {
+	hash := ""
+	if c.Spec.Tuning.Mode == v1alpha1.TuningApply {
+		spec := c.Spec
+		spec.Replicas = nil
+		hash = memberset.HashSpec(spec)
+	}
+	return view.ReadTuning(tune.PostgreSQL, c.Spec.Parameters, hash)
+}
+
 // clusterConfig is the configuration of the members.
-func clusterConfig(c *v1alpha1.PostgresCluster, d desired) []byte {
+func clusterConfig(c *v1alpha1.PostgresCluster, d desired, parameters map[string]string) []byte {
 	config := memberset.BaseConfig(membersOf(c), d.Desired)
 	config.Archive = membersOf(c).Archive()
-	config.Parameters, config.OlderData = c.Spec.Parameters, d.requests.older.request
+	config.Parameters, config.OlderData = parameters, d.requests.older.request
 	config.FailoverConfig = failoverConfig(c, d.requests)
 	config.Database, config.Owner = d.first.Database, d.first.Owner
 	return memberset.RenderConfig(config)

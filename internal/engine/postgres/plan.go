@@ -10,7 +10,6 @@ import (
 	"github.com/holdfast-db/holdfast/internal/engine"
 	"github.com/holdfast-db/holdfast/internal/engine/memberset"
 	"github.com/holdfast-db/holdfast/internal/engine/memberset/objects"
-	"github.com/holdfast-db/holdfast/internal/tune"
 )
 
 // judgement is one pass's view of the cluster, gathered once.
@@ -21,6 +20,7 @@ type judgement struct {
 	lead     leadership
 	scale    scalePlan
 	requests requests
+	tuning   memberset.Tuning
 }
 
 // Plan implements engine.Engine.
@@ -36,7 +36,7 @@ func planCluster(c *v1alpha1.PostgresCluster, o memberset.Observation, now time.
 	view.SetDesired(&d.Desired)
 	election := planElection(view.Set, o, lead, countDeclared(c))
 	keepUnconfirmed(&view, election)
-	j := judgement{c: c, v: v, lead: lead, scale: d.scale, requests: d.requests, Judgement: memberset.NewJudgement(view, stalls)}
+	j := judgement{c: c, v: v, lead: lead, scale: d.scale, requests: d.requests, tuning: d.tuning, Judgement: memberset.NewJudgement(view, stalls)}
 	for n := range d.Count {
 		j.Standings[n] = judgeStanding(&view, lead, n)
 	}
@@ -65,6 +65,7 @@ func planCluster(c *v1alpha1.PostgresCluster, o memberset.Observation, now time.
 	p.Resets = j.listResets()
 	p.Report = j.reportCluster()
 	p.Report.Election = election
+	p.Report.Tuning, p.Announcements = j.DecideTuning(d.tuning, j.findPrimary(), writable && p.Step == nil)
 	p.Report.Archive, p.Report.Requests = archive.ReportArchive(now), j.AddAgentRequest(d.requests.listRequests())
 	p.Import = j.planImport()
 	p.Demand = archive.DemandBackup(p.Report.Archive, now)
@@ -164,7 +165,7 @@ func (j *judgement) findPrimary() string {
 func (j *judgement) reportCluster() engine.Report {
 	r := j.Report()
 	r.Version, r.Primary = j.v.running, j.findPrimary()
-	r.Recommendations = j.RecommendSettings(tune.PostgreSQL, j.c.Spec.Parameters)
+	r.Recommendations = j.RecommendSettings(j.tuning)
 	for n := range r.Members {
 		if m := j.Observed.Member(n); m != nil && readReplication(m).Election != nil {
 			r.Members[n].Fences = readReplication(m).Election.Fences

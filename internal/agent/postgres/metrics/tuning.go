@@ -6,18 +6,22 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/holdfast-db/holdfast/internal/agent/postgres/settings"
 	"github.com/holdfast-db/holdfast/internal/agent/tuning"
 	"github.com/holdfast-db/holdfast/internal/agentapi"
 )
 
 // tuningCounters are columns of one row, in the order of tuningNames.
+// The agent's own transactions are in its database, and are no load. A session that reads no
+// table reports nothing, and its time only once it ends: load is counted in transactions.
 const tuningCounters = `select d.*, w.wal_bytes::float8, c.requested, c.timed from (
-	select sum(blks_read)::float8, sum(blks_hit)::float8, sum(temp_files)::float8, sum(temp_bytes)::float8 from pg_stat_database) d, pg_stat_wal w,
+	select sum(blks_read)::float8, sum(blks_hit)::float8, sum(temp_files)::float8, sum(temp_bytes)::float8,
+		coalesce(sum(xact_commit + xact_rollback) filter (where datname <> '` + settings.AgentDatabase + `'), 0)::float8 from pg_stat_database) d, pg_stat_wal w,
 	(select %s::float8 as requested, %s::float8 as timed from %s) c`
 
 var tuningNames = []string{
-	agentapi.TuningBlocksRead, agentapi.TuningBlocksHit, agentapi.TuningTempFiles, agentapi.TuningTempBytes, agentapi.TuningWALBytes,
-	agentapi.TuningCheckpointsRequested, agentapi.TuningCheckpointsTimed,
+	agentapi.TuningBlocksRead, agentapi.TuningBlocksHit, agentapi.TuningTempFiles, agentapi.TuningTempBytes, agentapi.TuningTransactions,
+	agentapi.TuningWALBytes, agentapi.TuningCheckpointsRequested, agentapi.TuningCheckpointsTimed,
 }
 
 // tuningLevels are client connections and the size of all data.

@@ -37,7 +37,9 @@ type Desired struct {
 	Backups      *Volume
 	BackupsLater bool
 	// Config is the ClusterConfig as the members get it.
-	Config   []byte
+	Config []byte
+	// EarlierConfigs are hashes of what members had before the last step of tuning.
+	EarlierConfigs []string
 	Minted   SecretData
 	Settings Settings
 }

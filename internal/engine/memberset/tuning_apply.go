@@ -1,0 +1,176 @@
+package memberset
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	"github.com/holdfast-db/holdfast/api/v1alpha1"
+	"github.com/holdfast-db/holdfast/internal/agentapi"
+	"github.com/holdfast-db/holdfast/internal/condition"
+	"github.com/holdfast-db/holdfast/internal/engine"
+	"github.com/holdfast-db/holdfast/internal/tune"
+)
+
+// Tuning is what is tuned in a pass: it is read from the recorded status alone, so that what
+// members get and what the next step is decided by are the same, whatever the pass decides.
+type Tuning struct {
+	spec  tune.Spec
+	state tune.State
+}
+
+// ReadTuning reads what is recorded of tuned settings, beside those that the spec declares,
+// by name. Hash is of the spec.
+func (view *View) ReadTuning(e tune.Engine, declared map[string]string, hash string) Tuning {
+	common := view.Cluster.Common()
+	spec := tune.Spec{
+		Engine: e, Off: common.Tuning.Mode == v1alpha1.TuningOff, Apply: common.Tuning.Mode == v1alpha1.TuningApply, Hash: hash,
+		Exclude: common.Tuning.Exclude, Declared: declared,
+		Memory: common.Resources.Limits.Memory().Value(), Volume: view.Storage.Size.Value(),
+	}
+	spec.ObserveHours = int(ptr.Deref(common.Tuning.ObserveHours, 24))
+	if w := common.Tuning.Window; w != nil {
+		spec.Window = tune.ParseWindow(w.Start, w.End, w.TimeZone)
+	}
+	return Tuning{spec: spec, state: readTuning(view.Cluster.CommonStatus().Tuning)}
+}
+
+// Parameters are those that members get: what is tuned, and over it what is declared.
+func (t Tuning) Parameters() map[string]string {
+	return t.merge(tune.Effective(t.spec, t.state))
+}
+
+// EarlierParameters are those that members had before the last step, as far as is known.
+func (t Tuning) EarlierParameters() []map[string]string {
+	var sets []map[string]string
+	for _, tuned := range tune.EarlierValues(t.spec, t.state) {
+		sets = append(sets, t.merge(tuned))
+	}
+	return sets
+}
+
+func (t Tuning) merge(tuned map[string]string) map[string]string {
+	if len(tuned) == 0 {
+		return t.spec.Declared
+	}
+	maps.Copy(tuned, t.spec.Declared)
+	return tuned
+}
+
+// HashSpec is a digest of a spec, for a trial that ends when another one is declared.
+func HashSpec(spec any) string {
+	text, err := json.Marshal(spec)
+	if err != nil {
+		panic(fmt.Sprintf("a spec always marshals: %v", err))
+	}
+	sum := sha256.Sum256(text)
+	return hex.EncodeToString(sum[:8])
+}
+
+// DecideTuning is what is tuned from the next pass on, and what changed. Primary is the
+// member that takes writes, empty for none, and settled says that no step is to be taken.
+func (j *Judgement) DecideTuning(t Tuning, primary string, settled bool) (*v1alpha1.TuningStatus, []engine.Announcement) {
+	e := tune.Evidence{Primary: primary, Settled: settled && j.isSettled(), Killed: t.state.Trial != nil && j.wasKilled(t.state.Trial.Since)}
+	for n, pod := range j.Observed.Pods {
+		if m := j.Observed.Member(n); pod.Name == primary && m != nil {
+			e.Slots, e.Refused = j.measuredBy(pod), m.ConfigError != ""
+		}
+	}
+	next, steps := tune.Next(t.spec, e, t.state, j.Now)
+	if j.Cluster.CommonStatus().Tuning == nil && next.IsEmpty() {
+		return nil, nil
+	}
+	return writeTuning(next), announceTuning(steps)
+}
+
+// isSettled says whether nothing is under way: a load is judged by itself.
+func (j *Judgement) isSettled() bool {
+	return condition.RolledOut(j.Cluster) && !j.Cluster.Common().Suspend && !slices.ContainsFunc(j.Facts, func(f condition.Fact) bool {
+		return f.Type == v1alpha1.ConditionReconciling || f.Type == v1alpha1.ConditionStalled ||
+			f.Type == v1alpha1.ConditionAvailable && f.Status != metav1.ConditionTrue
+	})
+}
+
+// wasKilled says whether a member's database ran out of memory after a time.
+func (j *Judgement) wasKilled(after time.Time) bool {
+	for _, pod := range j.Observed.Pods {
+		for i := range pod.Status.ContainerStatuses {
+			end := pod.Status.ContainerStatuses[i].LastTerminationState.Terminated
+			if end != nil && end.Reason == "OOMKilled" && end.FinishedAt.After(after) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// tuningReasons are the reasons of events for steps; those that changed a setting back are
+// warnings.
+var tuningReasons = map[tune.StepKind]struct {
+	reason  string
+	warning bool
+}{
+	tune.Tried:       {v1alpha1.ReasonTuningTried, false},
+	tune.Kept:        {v1alpha1.ReasonTuningKept, false},
+	tune.Released:    {v1alpha1.ReasonTuningReleased, false},
+	tune.RolledBack:  {v1alpha1.ReasonTuningRolledBack, true},
+	tune.Quarantined: {v1alpha1.ReasonTuningQuarantined, true},
+}
+
+func announceTuning(steps []tune.Step) []engine.Announcement {
+	var list []engine.Announcement
+	for _, s := range steps {
+		r := tuningReasons[s.Kind]
+		list = append(list, engine.Announcement{Reason: r.reason, Action: "Tune", Cause: s.Name + "=" + s.Value, Warning: r.warning, Message: s.Message})
+	}
+	return list
+}
+
+// hasConfig says whether a member runs with what is declared. What differs only by what was
+// tuned before the last step is taken up within a minute: it is no repair.
+func (view *View) hasConfig(m *agentapi.Status) bool {
+	return m.ConfigHash == agentapi.HashConfig(view.Desired.Config) ||
+		condition.RolledOut(view.Cluster) && slices.Contains(view.Desired.EarlierConfigs, m.ConfigHash)
+}
+
+func readTuning(recorded *v1alpha1.TuningStatus) tune.State {
+	var st tune.State
+	if recorded == nil {
+		return st
+	}
+	for _, t := range recorded.Settings {
+		st.Settings = append(st.Settings, tune.Tuned{Name: t.Name, Value: t.Value, From: t.From, Evidence: t.Evidence, Since: t.Since.UTC()})
+	}
+	if t := recorded.Trial; t != nil {
+		st.Trial = &tune.Trial{Name: t.Name, Value: t.Value, From: t.From, Evidence: t.Evidence, Primary: t.Primary, SpecHash: t.SpecHash, Since: t.Since.UTC()}
+	}
+	for _, r := range recorded.Resting {
+		st.Resting = append(st.Resting, tune.Resting{Name: r.Name, Value: r.Value, Reason: r.Reason, Quarantined: r.Quarantined, Until: r.Until.UTC()})
+	}
+	return st
+}
+
+// writeTuning is empty, and not nil, where nothing is remembered any more: what is left out
+// stays where another client has written it, too.
+func writeTuning(st tune.State) *v1alpha1.TuningStatus {
+	status := &v1alpha1.TuningStatus{}
+	for _, t := range st.Settings {
+		status.Settings = append(status.Settings, v1alpha1.TunedSettingStatus{Name: t.Name, Value: t.Value, From: t.From, Evidence: t.Evidence, Since: metav1.NewTime(t.Since)})
+	}
+	if t := st.Trial; t != nil {
+		status.Trial = &v1alpha1.TuningTrialStatus{
+			Name: t.Name, Value: t.Value, From: t.From, Evidence: t.Evidence, Primary: t.Primary, SpecHash: t.SpecHash, Since: metav1.NewTime(t.Since),
+		}
+	}
+	for _, r := range st.Resting {
+		status.Resting = append(status.Resting, v1alpha1.RestingSettingStatus{Name: r.Name, Value: r.Value, Reason: r.Reason, Quarantined: r.Quarantined, Until: metav1.NewTime(r.Until)})
+	}
+	return status
+}

@@ -1,0 +1,181 @@
+package postgres
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/holdfast-db/holdfast/api/v1alpha1"
+	"github.com/holdfast-db/holdfast/internal/agentapi"
+	"github.com/holdfast-db/holdfast/internal/engine"
+	"github.com/holdfast-db/holdfast/internal/engine/memberset"
+)
+
+// trying is a settled cluster whose work_mem is tried at 8MB, and max_wal_size was kept.
+func trying(t *testing.T) *world {
+	t.Helper()
+	w := ledBy(t, 2, 0)
+	w.c.Spec.Tuning.Mode = v1alpha1.TuningApply
+	w.c.Spec.Resources.Limits = corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("1Gi")}
+	w.c.Status.RolledOut = &v1alpha1.RolledOutStatus{Generation: w.c.Generation}
+	spec := w.c.Spec
+	spec.Replicas = nil
+	w.c.Status.Tuning = &v1alpha1.TuningStatus{
+		Settings: []v1alpha1.TunedSettingStatus{{Name: "max_wal_size", Value: "128MB", From: "64MB"}},
+		Trial: &v1alpha1.TuningTrialStatus{Name: "work_mem", Value: "8MB", From: "4MB", Primary: "orders-0", SpecHash: memberset.HashSpec(spec),
+			Since: metav1.NewTime(now.Add(-time.Minute))},
+	}
+	for n := range 2 {
+		w.status(n).ConfigHash = hashNow(w)
+	}
+	return w
+}
+
+// Members get what is tuned, below what the spec declares.
+func TestTunedParameters(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(*world)
+		want   map[string]string
+	}{
+		"as recorded":             {func(*world) {}, map[string]string{"max_wal_size": "128MB", "work_mem": "8MB"}},
+		"one is declared":         {func(w *world) { w.c.Spec.Parameters = v1alpha1.Parameters{"work_mem": "5MB"} }, map[string]string{"max_wal_size": "128MB", "work_mem": "5MB"}},
+		"both are":                {func(w *world) { w.c.Spec.Parameters = v1alpha1.Parameters{"work_mem": "5MB", "max_wal_size": "1GB"} }, map[string]string{"max_wal_size": "1GB", "work_mem": "5MB"}},
+		"one is excluded":         {func(w *world) { w.c.Spec.Tuning.Exclude = []string{"max_wal_size"} }, nil},
+		"another mode":            {func(w *world) { w.c.Spec.Tuning.Mode = v1alpha1.TuningRecommend }, nil},
+		"no mode":                 {func(w *world) { w.c.Spec.Tuning = v1alpha1.TuningSpec{} }, nil},
+		"more members":            {func(w *world) { w.c.Spec.Replicas = new(int32(3)) }, map[string]string{"max_wal_size": "128MB", "work_mem": "8MB"}},
+		"the spec is another one": {func(w *world) { w.c.Spec.Suspend = true }, map[string]string{"max_wal_size": "128MB"}},
+		"durability is recorded":  {func(w *world) { w.c.Status.Tuning.Settings[0] = v1alpha1.TunedSettingStatus{Name: "fsync", Value: "off"} }, map[string]string{"work_mem": "8MB"}},
+		"nothing is recorded":     {func(w *world) { w.c.Status.Tuning = nil }, nil},
+	} {
+		w := trying(t)
+		c.change(w)
+		if diff := cmp.Diff(c.want, w.config().Parameters); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+	}
+}
+
+// Members that still have what was in force before a step are about to take up the next: no
+// condition says so. With any other configuration they are behind.
+func TestTuningIsNoRepair(t *testing.T) {
+	isBehind := func(w *world) bool {
+		return findFact(w.plan().Facts, v1alpha1.ConditionReconciling, v1alpha1.ReasonConfiguring) != nil
+	}
+	w := trying(t)
+	tried := hashNow(w)
+	trial := w.c.Status.Tuning.Trial
+	w.c.Status.Tuning.Trial = nil
+	untried := hashNow(w)
+	w.c.Status.Tuning.Trial = trial
+	if tried == untried || isBehind(w) {
+		t.Fatal("a trial is no other configuration, or members that have it are behind")
+	}
+	w.status(1).ConfigHash = untried
+	if isBehind(w) {
+		t.Error("a member that is about to try a value is behind")
+	}
+	w.status(1).ConfigHash = "another"
+	if !isBehind(w) {
+		t.Error("a member with another configuration is not behind")
+	}
+	w.status(1).ConfigHash = untried
+	w.c.Status.RolledOut.Generation--
+	if !isBehind(w) {
+		t.Error("a generation counts as rolled out, and a member has another configuration")
+	}
+	w.c.Status.RolledOut.Generation++
+	w.c.Status.Tuning.Trial = nil
+	w.c.Status.Tuning.Resting = []v1alpha1.RestingSettingStatus{{Name: "work_mem", Value: "8MB", Until: metav1.NewTime(now.Add(time.Hour))}}
+	w.status(0).ConfigHash = tried
+	if isBehind(w) {
+		t.Error("a member that is about to roll a value back is behind")
+	}
+}
+
+// What is decided is recorded, and in force from the next pass on. A member that runs out of
+// memory, or refuses the value, ends the trial.
+func TestTrialIsDecided(t *testing.T) {
+	quarantined := func(w *world) bool {
+		s := w.plan().Report.Tuning
+		return s.Trial == nil && len(s.Resting) == 1 && s.Resting[0].Quarantined && s.Resting[0].Value == "8MB"
+	}
+	killed := func(w *world, at time.Time) {
+		w.o.Pods[1].Status.ContainerStatuses = append(w.o.Pods[1].Status.ContainerStatuses, corev1.ContainerStatus{
+			LastTerminationState: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{Reason: "OOMKilled", FinishedAt: metav1.NewTime(at)}},
+		})
+	}
+	for name, c := range map[string]struct {
+		change func(*world)
+		ends   bool
+	}{
+		"nothing happens":                     {func(*world) {}, false},
+		"a member ran out of memory":          {func(w *world) { killed(w, now) }, true},
+		"a member ran out of memory before":   {func(w *world) { killed(w, now.Add(-time.Hour)) }, false},
+		"the server refuses it":               {func(w *world) { w.status(0).ConfigError = "work_mem: no" }, true},
+		"the primary leads, and is not known": {func(w *world) { w.status(0).Serving = false }, false},
+	} {
+		w := trying(t)
+		c.change(w)
+		plan := w.plan()
+		if quarantined(w) != c.ends || !c.ends && (len(plan.Announcements) > 0 || !cmp.Equal(plan.Report.Tuning, w.c.Status.Tuning)) {
+			t.Errorf("%s: %+v, announced is %+v", name, plan.Report.Tuning, plan.Announcements)
+		}
+		if got := w.config().Parameters["work_mem"]; got != "8MB" {
+			t.Errorf("%s: members get %q before it is recorded", name, got)
+		}
+	}
+	w := trying(t)
+	w.changeLeader(1)
+	for n := range 2 {
+		w.status(n).ConfigHash = hashNow(w)
+	}
+	plan := w.plan()
+	if s := plan.Report.Tuning; s.Trial != nil || len(s.Resting) != 1 || s.Resting[0].Quarantined {
+		t.Errorf("after a failover: %+v", s)
+	}
+	if a := plan.Announcements; len(a) != 1 || a[0].Reason != v1alpha1.ReasonTuningRolledBack || !a[0].Warning || a[0].Cause != "work_mem=8MB" {
+		t.Errorf("announced is %+v", a)
+	}
+}
+
+// Without a mode, and for what is measured then, nothing is recorded.
+func TestTuningIsOff(t *testing.T) {
+	w := ledBy(t, 2, 0)
+	w.c.Status.RolledOut = &v1alpha1.RolledOutStatus{Generation: w.c.Generation}
+	o := w.o.Members["orders-0"]
+	o.Tuning = &agentapi.Tuning{Pod: "orders-0", PodUID: string(w.o.Pods[0].UID), Slots: hoursOfWAL(24)}
+	w.o.Members["orders-0"] = o
+	if got := w.plan(); got.Report.Tuning != nil || len(got.Report.Recommendations) != 1 {
+		t.Errorf("%+v, recommended is %+v", got.Report.Tuning, got.Report.Recommendations)
+	}
+	w.c.Spec.Tuning.Mode = v1alpha1.TuningApply
+	for n := range 2 {
+		w.status(n).ConfigHash = hashNow(w)
+	}
+	if got := w.plan().Report.Tuning; got == nil || got.Trial == nil || got.Trial.Name != "max_wal_size" || got.Trial.Primary != "orders-0" {
+		t.Errorf("mode Apply tries %+v", got)
+	}
+	if !slices.ContainsFunc(w.plan().Announcements, func(a engine.Announcement) bool { return a.Reason == v1alpha1.ReasonTuningTried && !a.Warning }) {
+		t.Errorf("announced is %+v", w.plan().Announcements)
+	}
+}
+
+// hoursOfWAL are hours up to now in which checkpoints were forced.
+func hoursOfWAL(n int) (slots []agentapi.TuningSlot) {
+	const mib = 1 << 20
+	for h := range n {
+		end := now.Add(time.Duration(h-n+1) * time.Hour)
+		slots = append(slots, agentapi.TuningSlot{
+			Start: end.Add(-time.Hour), End: end, Seconds: 3600, Settings: map[string]float64{"max_wal_size": 64 * mib},
+			Sums: map[string]float64{agentapi.TuningCheckpointsRequested: 20, agentapi.TuningWALBytes: 800 * mib, agentapi.TuningTransactions: 1e5},
+		})
+	}
+	return slots
+}

@@ -1,0 +1,421 @@
+package tune
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/holdfast-db/holdfast/internal/agentapi"
+)
+
+const (
+	// quarantine is how long a value that was tried and is no better is not tried again,
+	// nor any other of the setting.
+	quarantine = 30 * 24 * time.Hour
+	// afterUndecided and afterAborted are how long a setting rests whose trial said nothing.
+	afterUndecided = 7 * 24 * time.Hour
+	afterAborted   = 24 * time.Hour
+	// longestTakeUp is what members may take to run with a value, and to measure with it.
+	longestTakeUp = 2 * time.Hour
+)
+
+// State is what is remembered of a cluster's tuned settings. What is not in it is not tuned.
+type State struct {
+	// Settings that were tried and stay.
+	Settings []Tuned
+	// Trial that is under way; nil for none.
+	Trial *Trial
+	// Resting are settings that are not tried for a time.
+	Resting []Resting
+}
+
+// IsEmpty says that nothing is remembered.
+func (st State) IsEmpty() bool {
+	return st.Trial == nil && len(st.Settings) == 0 && len(st.Resting) == 0
+}
+
+// Tuned is a value that stays, since its trial showed it to be better.
+type Tuned struct {
+	Name, Value string
+	// From is the value before the trial, and Evidence what the trial showed.
+	From, Evidence string
+	Since          time.Time
+}
+
+// Trial is a value that is in force to see whether it is better.
+type Trial struct {
+	Name, Value string
+	// From is the value before, to which a rollback returns, and Evidence what spoke for
+	// another one.
+	From, Evidence string
+	// Primary is the member whose load is compared, and SpecHash the spec at the start.
+	Primary, SpecHash string
+	Since             time.Time
+}
+
+// Resting is a setting that is not tried before a time.
+type Resting struct {
+	Name string
+	// Value that was tried, and Reason why it does not stay.
+	Value, Reason string
+	// Quarantined says that it was tried and is no better.
+	Quarantined bool
+	Until       time.Time
+}
+
+// Evidence is what is known of the members, beside the spec.
+type Evidence struct {
+	// Slots of the last days that the member that leads measured, by the hour, the oldest
+	// first.
+	Slots []agentapi.TuningSlot
+	// Primary is the member that leads; empty while none is known to.
+	Primary string
+	// Settled says that no change, no repair and no request is under way.
+	Settled bool
+	// Killed says that a member ran out of memory since the trial began, and Refused that
+	// the server does not take its value.
+	Killed, Refused bool
+}
+
+// StepKind is what became of a setting.
+type StepKind string
+
+// The kinds of steps.
+const (
+	Tried       StepKind = "Tried"
+	Kept        StepKind = "Kept"
+	RolledBack  StepKind = "RolledBack"
+	Quarantined StepKind = "Quarantined"
+	Released    StepKind = "Released"
+)
+
+// Step is one change of the state, for people.
+type Step struct {
+	Kind StepKind
+	// Name of the setting, and Value that it is about.
+	Name, Value string
+	Message     string
+}
+
+// Effective is which settings are tuned, by name: what is remembered, as far as the spec
+// allows it now. It is all that settings in force are computed from: none is one that the
+// spec declares or excludes, or that no rule tries, whoever wrote what is remembered.
+func Effective(s Spec, st State) map[string]string {
+	tuned := map[string]string{}
+	for _, t := range st.Settings {
+		if _, known := tuned[t.Name]; !known && s.explainRefusal(t.Name, t.Value) == "" {
+			tuned[t.Name] = t.Value
+		}
+	}
+	if t := st.Trial; t != nil && s.explainEnd(*t) == "" {
+		tuned[t.Name] = t.Value
+	}
+	return tuned
+}
+
+// EarlierValues are sets of tuned settings that were in force before the last step, as far
+// as the state tells: a member that has one of them is about to take up what is in force.
+func EarlierValues(s Spec, st State) []map[string]string {
+	now := Effective(s, st)
+	without := st
+	without.Trial = nil
+	var sets []map[string]string
+	if _, tries := now[trialName(st)]; tries {
+		sets = append(sets, Effective(s, without))
+	}
+	for _, r := range st.Resting {
+		set := Effective(s, st)
+		if set[r.Name] != r.Value {
+			set[r.Name] = r.Value
+			sets = append(sets, set)
+		}
+	}
+	return sets
+}
+
+func trialName(st State) string {
+	if st.Trial == nil {
+		return ""
+	}
+	return st.Trial.Name
+}
+
+// Next is what is remembered from now on, and what changed. One setting is tried at a time.
+// It decides nothing before the state that it returned last is recorded.
+func Next(s Spec, e Evidence, was State, now time.Time) (State, []Step) {
+	m := machine{spec: s, evidence: e, now: now.UTC().Truncate(time.Second)}
+	m.followSpec(was)
+	switch {
+	case !s.Apply:
+	case m.next.Trial != nil:
+		m.judgeTrial(*m.next.Trial)
+	case m.rollBackExcess():
+	default:
+		m.startTrial()
+	}
+	return m.next, m.steps
+}
+
+// machine is one pass over a state.
+type machine struct {
+	spec     Spec
+	evidence Evidence
+	now      time.Time
+	next     State
+	steps    []Step
+}
+
+func (m *machine) addStep(kind StepKind, name, value, format string, args ...any) {
+	m.steps = append(m.steps, Step{Kind: kind, Name: name, Value: value, Message: fmt.Sprintf(format, args...)})
+}
+
+// followSpec begins with what was remembered, as far as the spec still allows it.
+func (m *machine) followSpec(was State) {
+	for _, r := range was.Resting {
+		if findTried(m.spec.Engine, r.Name) != nil && m.now.Before(r.Until) && m.findResting(r.Name) == nil {
+			m.next.Resting = append(m.next.Resting, r)
+		}
+	}
+	for _, t := range was.Settings {
+		why := m.spec.explainRefusal(t.Name, t.Value)
+		switch {
+		case slices.ContainsFunc(m.next.Settings, func(o Tuned) bool { return o.Name == t.Name }):
+		case m.spec.declares(t.Name):
+			m.addStep(Released, t.Name, t.Value, "%s is no longer tuned to %s: %s", t.Name, t.Value, why)
+		case why != "":
+			m.addStep(RolledBack, t.Name, t.Value, "%s is no longer tuned to %s: %s", t.Name, t.Value, why)
+		default:
+			m.next.Settings = append(m.next.Settings, t)
+		}
+	}
+	if was.Trial == nil {
+		return
+	}
+	trial := *was.Trial
+	m.next.Trial = &trial
+	if why := m.spec.explainEnd(trial); why != "" {
+		m.abort(why)
+	}
+}
+
+// abort ends a trial that shows nothing: the value before is in force again.
+func (m *machine) abort(why string) { m.endTrial(RolledBack, afterAborted, why) }
+
+// endTrial ends a trial whose value does not stay.
+func (m *machine) endTrial(kind StepKind, rest time.Duration, why string) {
+	t := *m.next.Trial
+	m.next.Trial = nil
+	until := m.now.Add(rest)
+	switch {
+	case findTried(m.spec.Engine, t.Name) == nil:
+		return // it was never in force
+	case m.spec.declares(t.Name):
+		m.addStep(Released, t.Name, t.Value, "the trial of %s=%s ends: %s", t.Name, t.Value, why)
+		return
+	}
+	m.rest(Resting{Name: t.Name, Value: t.Value, Reason: why, Quarantined: kind == Quarantined, Until: until})
+	m.addStep(kind, t.Name, t.Value, "%s is %s again, after a trial of %s: %s. It is not tried again before %s", t.Name, t.From, t.Value, why, until.Format(time.DateOnly))
+}
+
+// rest has a setting not tried for a time.
+func (m *machine) rest(r Resting) {
+	m.next.Resting = slices.DeleteFunc(slices.Clone(m.next.Resting), func(o Resting) bool { return o.Name == r.Name })
+	m.next.Resting = append(m.next.Resting, r)
+}
+
+func (m *machine) findResting(name string) *Resting {
+	for i := range m.next.Resting {
+		if m.next.Resting[i].Name == name {
+			return &m.next.Resting[i]
+		}
+	}
+	return nil
+}
+
+// judgeTrial decides how a trial goes on; first match wins.
+func (m *machine) judgeTrial(t Trial) {
+	e, r, p := m.evidence, findTried(m.spec.Engine, t.Name), m.spec.period()
+	base, tried := r.splitTrial(e.Slots, t, p)
+	age := m.now.Sub(t.Since)
+	c := r.trial.compare(base, tried, p)
+	switch {
+	case e.Refused:
+		m.endTrial(Quarantined, quarantine, "the server does not take it")
+	case e.Killed:
+		m.endTrial(Quarantined, quarantine, "a member ran out of memory")
+	case e.Primary != "" && e.Primary != t.Primary:
+		m.abort(e.Primary + " leads, and no longer " + t.Primary)
+	case len(e.Slots) == 0: // an operator that has just started
+		m.endLate(age)
+	case len(tried) == 0 && age > longestTakeUp:
+		m.abort("the primary has measured nothing with it")
+	case len(tried) == 0:
+	case !p.covers(base):
+		m.abort("the primary has lost what it measured before")
+	case m.exceedsMemory(t.Name, e.Slots):
+		m.endTrial(Quarantined, quarantine, m.describeExcess())
+	case c.isMuchWorse():
+		m.endTrial(Quarantined, quarantine, "it is worse: "+r.trial.describe(c))
+	case !p.covers(tried) || !e.Settled:
+		m.endLate(age)
+	case !c.isComparable():
+		m.endLate(age)
+	case c.cost > mostCost:
+		m.endTrial(Quarantined, quarantine, "it is worse: "+r.trial.describe(c))
+	case c.left > mostLeft:
+		m.endTrial(Quarantined, quarantine, "it is no better: "+r.trial.describe(c))
+	default:
+		m.keep(t, r.trial.describe(c))
+	}
+}
+
+// endLate ends a trial that has taken too long for a judgement.
+func (m *machine) endLate(age time.Duration) {
+	if age > m.spec.period().longest() {
+		m.endTrial(RolledBack, afterUndecided, "the load was not like that before, so the two cannot be compared")
+	}
+}
+
+func (m *machine) keep(t Trial, evidence string) {
+	m.next.Trial = nil
+	m.next.Settings = slices.DeleteFunc(slices.Clone(m.next.Settings), func(o Tuned) bool { return o.Name == t.Name })
+	m.next.Settings = append(m.next.Settings, Tuned{Name: t.Name, Value: t.Value, From: t.From, Evidence: evidence, Since: m.now})
+	m.addStep(Kept, t.Name, t.Value, "%s stays at %s, and was %s: %s. Commit spec.parameters.%s to keep it in Git", t.Name, t.Value, t.From, evidence, t.Name)
+}
+
+// rollBackExcess takes a tuned memory setting back when all of them together may by now
+// take more than the envelope: there are more connections than when it was tried.
+func (m *machine) rollBackExcess() bool {
+	for i, t := range m.next.Settings {
+		if !m.exceedsMemory(t.Name, m.evidence.Slots) {
+			continue
+		}
+		m.next.Settings = slices.Delete(slices.Clone(m.next.Settings), i, i+1)
+		until := m.now.Add(quarantine)
+		m.rest(Resting{Name: t.Name, Value: t.Value, Reason: m.describeExcess(), Quarantined: true, Until: until})
+		m.addStep(Quarantined, t.Name, t.Value, "%s is no longer tuned to %s: %s. It is not tried again before %s", t.Name, t.Value, m.describeExcess(), until.Format(time.DateOnly))
+		return true
+	}
+	return false
+}
+
+func (m *machine) describeExcess() string {
+	return fmt.Sprintf("memory settings may take more than %.0f %% of the limit", 100*MemoryShare)
+}
+
+// exceedsMemory says whether a memory setting takes what all may take out of the envelope,
+// by the connections that were measured while it was in force.
+func (m *machine) exceedsMemory(name string, slots []agentapi.TuningSlot) bool {
+	r := findTried(m.spec.Engine, name)
+	if r == nil || !r.memory || len(slots) == 0 {
+		return false
+	}
+	o := observeSetting(slots, name)
+	if value, known := r.parse(Effective(m.spec, m.next)[name]); !known || !r.isClose(o.settings[name], value) {
+		return false // it is not in force yet
+	}
+	return memoryUse(m.spec.Engine, o.settings, o.peaks) > MemoryShare*float64(m.spec.Memory)
+}
+
+// startTrial tries what is recommended most urgently, of what may be tried.
+func (m *machine) startTrial() {
+	e := m.evidence
+	if !e.Settled || e.Primary == "" || len(e.Slots) == 0 || !m.spec.Window.isOpen(m.now) {
+		return
+	}
+	if last := e.Slots[len(e.Slots)-1]; m.now.Sub(last.End) > longestTakeUp {
+		return // nothing is measured now
+	}
+	s := m.spec
+	s.Declared = s.mergeTuned(m.next)
+	for _, advice := range Recommend(s, e.Slots, nil, m.now) {
+		r := findTried(s.Engine, advice.Name)
+		if r == nil || m.spec.declares(advice.Name) || m.findResting(advice.Name) != nil || !r.trial.isBaseline(listBefore(e.Slots, s.period()), s.period()) {
+			continue
+		}
+		m.next.Trial = &Trial{
+			Name: advice.Name, From: advice.Current, Value: advice.Value, Evidence: advice.Evidence,
+			Primary: e.Primary, SpecHash: s.Hash, Since: m.now,
+		}
+		m.addStep(Tried, advice.Name, advice.Value, "%s is tried at %s, and was %s: %s", advice.Name, advice.Value, advice.Current, advice.Evidence)
+		return
+	}
+}
+
+// mergeTuned are the settings that are declared or tuned, by name.
+func (s Spec) mergeTuned(st State) map[string]string {
+	all := Effective(s, st)
+	for name, value := range s.Declared {
+		all[name] = value
+	}
+	return all
+}
+
+// Unproposed are the settings that are not recommended to people while Apply decides about
+// them: the one that is tried, and those that were tried and are no better.
+func Unproposed(st State) []string {
+	var names []string
+	if st.Trial != nil {
+		names = append(names, st.Trial.Name)
+	}
+	for _, r := range st.Resting {
+		if r.Quarantined {
+			names = append(names, r.Name)
+		}
+	}
+	return names
+}
+
+// declares says whether the spec has a setting.
+func (s Spec) declares(name string) bool {
+	for declared := range s.Declared {
+		if strings.EqualFold(declared, name) {
+			return true
+		}
+	}
+	return false
+}
+
+// explainRefusal says why a value is not tuned by the spec; empty where it may be.
+func (s Spec) explainRefusal(name, value string) string {
+	r := findTried(s.Engine, name)
+	switch {
+	case !s.Apply:
+		return "spec.tuning.mode is not Apply"
+	case r == nil:
+		return "it is no setting that is tried"
+	case s.declares(name):
+		return r.field + " is declared"
+	case slices.Contains(s.Exclude, name):
+		return "spec.tuning.exclude has it"
+	}
+	v, known := r.parse(value)
+	if !known || r.format(v) != value {
+		return "its value is not understood"
+	}
+	if r.memory && s.Memory <= 0 {
+		return "spec.resources.limits.memory is not declared"
+	}
+	if v > r.most(s) {
+		return "it is more than the limit of memory or the volume allows"
+	}
+	return ""
+}
+
+// explainEnd says why a trial ends by the spec; empty where it goes on.
+func (s Spec) explainEnd(t Trial) string {
+	if why := s.explainRefusal(t.Name, t.Value); why != "" {
+		return why
+	}
+	r := findTried(s.Engine, t.Name)
+	value, _ := r.parse(t.Value)
+	from, known := r.parse(t.From)
+	switch {
+	case !known || value > from*MostStep || value <= from:
+		return "the value before it is not understood"
+	case t.SpecHash != s.Hash:
+		return "the spec has changed"
+	}
+	return ""
+}

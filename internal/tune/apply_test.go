@@ -1,0 +1,580 @@
+package tune
+
+import (
+	"maps"
+	"math"
+	"math/rand/v2"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/holdfast-db/holdfast/internal/agentapi"
+)
+
+// leastHours of a day must be measured.
+const leastHours = 22
+
+// database is a model of one whose settings Apply tunes: it measures by the hour what a load
+// does with the settings that are in force.
+type database struct {
+	spec     Spec
+	state    State
+	evidence Evidence
+	settings map[string]float64
+	now      time.Time
+	steps    []Step
+	// measure is what an hour adds up to.
+	measure func(at time.Time, settings map[string]float64) map[string]float64
+}
+
+func newDatabase(measure func(at time.Time, settings map[string]float64) map[string]float64) *database {
+	spec := postgresSpec()
+	spec.Apply, spec.Hash, spec.ObserveHours = true, "a", 24
+	return &database{spec: spec, settings: postgresSettings(), now: monday, measure: measure, evidence: Evidence{Primary: "orders-0", Settled: true}}
+}
+
+// hours lets time pass: each hour is measured with what is in force, and then decided about.
+func (d *database) hours(n int) *database {
+	for range n {
+		d.takeUp()
+		slot := hour(d.now, maps.Clone(d.settings), d.measure(d.now, d.settings))
+		d.evidence.Slots = append(d.evidence.Slots, slot)
+		if len(d.evidence.Slots) > 122 {
+			d.evidence.Slots = d.evidence.Slots[1:]
+		}
+		d.now = d.now.Add(time.Hour)
+		d.decide()
+	}
+	return d
+}
+
+// takeUp has the members run with what is tuned.
+func (d *database) takeUp() {
+	initial := postgresSettings()
+	tuned := Effective(d.spec, d.state)
+	for _, name := range []string{"max_wal_size", "work_mem"} {
+		r := findRule(PostgreSQL, name)
+		d.settings[name] = initial[name]
+		if value, is := r.parse(d.spec.Declared[name]); is {
+			d.settings[name] = value
+		} else if value, is := r.parse(tuned[name]); is {
+			d.settings[name] = value
+		}
+	}
+}
+
+func (d *database) decide() []Step {
+	next, steps := Next(d.spec, d.evidence, d.state, d.now)
+	d.state, d.steps = next, append(d.steps, steps...)
+	return steps
+}
+
+// kinds are what became of settings so far.
+func (d *database) kinds() (kinds []StepKind) {
+	for _, s := range d.steps {
+		kinds = append(kinds, s.Kind)
+	}
+	return kinds
+}
+
+// checkpoints is a load of so much WAL in an hour: a checkpoint comes when half of
+// max_wal_size is written, or four times an hour.
+func checkpoints(wal float64, settings map[string]float64) map[string]float64 {
+	sums := map[string]float64{agentapi.TuningWALBytes: wal, agentapi.TuningTransactions: wal / kibibyte, agentapi.TuningCheckpointsTimed: 4}
+	if forced := wal / (settings["max_wal_size"] / 2); forced > 4 {
+		sums[agentapi.TuningCheckpointsRequested], sums[agentapi.TuningCheckpointsTimed] = forced, 0
+	}
+	return sums
+}
+
+// writes is a steady load that forces checkpoints.
+func writes(_ time.Time, settings map[string]float64) map[string]float64 {
+	return checkpoints(1.5*gibibyte, settings)
+}
+
+// A value that halves the symptom is tried after a day of measurements, stays after another,
+// and the next one follows. It goes once the spec declares it.
+func TestApply(t *testing.T) {
+	d := newDatabase(writes).hours(leastHours - 1)
+	if len(d.steps) > 0 {
+		t.Fatalf("tried before a day was measured: %+v", d.steps)
+	}
+	d.hours(1)
+	trial := d.state.Trial
+	if !slices.Equal(d.kinds(), []StepKind{Tried}) || trial.Name != "max_wal_size" || trial.Value != "256MB" || trial.From != "128MB" ||
+		trial.Primary != "orders-0" || trial.SpecHash != "a" || !trial.Since.Equal(d.now) || trial.Evidence == "" {
+		t.Fatalf("%+v, %+v", d.steps, trial)
+	}
+	if got := Effective(d.spec, d.state); !maps.Equal(got, map[string]string{"max_wal_size": "256MB"}) {
+		t.Errorf("in force is %v", got)
+	}
+	if got := EarlierValues(d.spec, d.state); len(got) != 1 || len(got[0]) != 0 {
+		t.Errorf("before it was %v", got)
+	}
+	d.hours(leastHours - 1)
+	if len(d.steps) != 1 {
+		t.Fatalf("decided before a day was observed: %+v", d.steps)
+	}
+	d.hours(1)
+	if !slices.Equal(d.kinds(), []StepKind{Tried, Kept}) || d.state.Trial != nil || len(d.state.Settings) != 1 {
+		t.Fatalf("%+v", d.steps)
+	}
+	kept := d.state.Settings[0]
+	if kept.Value != "256MB" || kept.From != "128MB" || !strings.Contains(kept.Evidence, "50 % of the forced checkpoints for the same WAL") || !kept.Since.Equal(d.now) {
+		t.Errorf("%+v", kept)
+	}
+	d.hours(1)
+	if d.state.Trial == nil || d.state.Trial.Value != "512MB" || d.state.Trial.From != "256MB" {
+		t.Fatalf("there is no next trial: %+v", d.state)
+	}
+	if got := EarlierValues(d.spec, d.state); len(got) != 1 || got[0]["max_wal_size"] != "256MB" {
+		t.Errorf("before it was %v", got)
+	}
+	d.spec.Declared, d.spec.Hash = map[string]string{"max_wal_size": "256MB"}, "b"
+	if got := Effective(d.spec, d.state); len(got) != 0 {
+		t.Errorf("%v is tuned beside what is declared", got)
+	}
+	d.decide()
+	if !d.state.IsEmpty() || !slices.Equal(d.kinds()[3:], []StepKind{Released, Released}) {
+		t.Errorf("%+v, %+v", d.state, d.steps)
+	}
+}
+
+// Each of these ends a trial, and the value before is in force again.
+func TestTrialEnds(t *testing.T) {
+	lost := func(d *database) { d.evidence.Slots = d.evidence.Slots[len(d.evidence.Slots)-4:] }
+	for name, c := range map[string]struct {
+		change func(*database)
+		want   StepKind
+		rest   time.Duration
+		says   string
+	}{
+		"another member leads":            {func(d *database) { d.evidence.Primary = "orders-1" }, RolledBack, afterAborted, "orders-1 leads"},
+		"the spec is another one":         {func(d *database) { d.spec.Hash = "b" }, RolledBack, afterAborted, "the spec has changed"},
+		"mode Recommend":                  {func(d *database) { d.spec.Apply = false }, RolledBack, afterAborted, "spec.tuning.mode"},
+		"the setting is excluded":         {func(d *database) { d.spec.Exclude = []string{"max_wal_size"} }, RolledBack, afterAborted, "spec.tuning.exclude"},
+		"the volume is smaller":           {func(d *database) { d.spec.Volume = gibibyte }, RolledBack, afterAborted, "limit"},
+		"the measurements are lost":       {lost, RolledBack, afterAborted, "has lost"},
+		"a member ran out of memory":      {func(d *database) { d.evidence.Killed = true }, Quarantined, quarantine, "memory"},
+		"the server refuses it":           {func(d *database) { d.evidence.Refused = true }, Quarantined, quarantine, "does not take it"},
+		"the WAL of a transaction grows":  {func(d *database) { d.measure = costly }, Quarantined, quarantine, "it is worse"},
+		"it does not help":                {func(d *database) { d.measure = helpless }, Quarantined, quarantine, "it is no better"},
+		"it is a little better":           {func(d *database) { d.measure = halfhearted }, Quarantined, quarantine, "it is no better"},
+		"the load is another one":         {func(d *database) { d.measure = busier }, RolledBack, afterUndecided, "cannot be compared"},
+		"a change goes on and on":         {func(d *database) { d.evidence.Settled = false }, RolledBack, afterUndecided, "cannot be compared"},
+		"members never take it up":        {func(d *database) { d.evidence.Slots = d.evidence.Slots[:leastHours]; d.measure = nil }, RolledBack, afterAborted, "measured nothing"},
+		"what it was is not known":        {func(d *database) { d.state.Trial.From = "" }, RolledBack, afterAborted, "not understood"},
+		"its value is four times as much": {func(d *database) { d.state.Trial.Value = "512MB" }, RolledBack, afterAborted, "not understood"},
+	} {
+		d := newDatabase(writes).hours(leastHours + 3)
+		if d.state.Trial == nil {
+			t.Fatal("nothing is tried")
+		}
+		c.change(d)
+		value := d.state.Trial.Value
+		ended := -1
+		for h := range 110 {
+			if d.measure == nil { // of the trial's value
+				d.now = d.now.Add(time.Hour)
+				d.decide()
+			} else {
+				d.hours(1)
+			}
+			if d.state.Trial == nil {
+				ended = h
+				break
+			}
+		}
+		last := d.steps[len(d.steps)-1]
+		if ended < 0 || last.Kind != c.want || last.Value != value || !strings.Contains(last.Message, c.says) || len(d.steps) != 2 {
+			t.Errorf("%s: after %d hours %+v", name, ended, d.steps)
+			continue
+		}
+		r := d.state.Resting
+		if len(r) != 1 || r[0].Name != "max_wal_size" || r[0].Quarantined != (c.want == Quarantined) || !r[0].Until.Equal(d.now.Add(c.rest)) || len(Effective(d.spec, d.state)) > 0 {
+			t.Errorf("%s: it rests as %+v", name, r)
+		}
+		if before := EarlierValues(d.spec, d.state); len(before) != 1 || before[0]["max_wal_size"] != value {
+			t.Errorf("%s: members had %v", name, before)
+		}
+	}
+}
+
+// costly is a load whose WAL for each transaction doubles with a larger max_wal_size.
+func costly(at time.Time, settings map[string]float64) map[string]float64 {
+	sums := writes(at, settings)
+	if settings["max_wal_size"] > postgresSettings()["max_wal_size"] {
+		sums[agentapi.TuningTransactions] /= 2
+	}
+	return sums
+}
+
+// helpless is a load whose checkpoints are forced whatever max_wal_size is.
+func helpless(time.Time, map[string]float64) map[string]float64 {
+	return checkpoints(1.5*gibibyte, postgresSettings())
+}
+
+func halfhearted(time.Time, map[string]float64) map[string]float64 {
+	sums := checkpoints(1.5*gibibyte, postgresSettings())
+	sums[agentapi.TuningCheckpointsRequested] *= 0.85
+	return sums
+}
+
+// busier is three times the load.
+func busier(_ time.Time, settings map[string]float64) map[string]float64 {
+	return checkpoints(4.5*gibibyte, settings)
+}
+
+// A trial that is much worse does not wait for the end of the day.
+func TestMuchWorseIsRolledBackEarly(t *testing.T) {
+	d := newDatabase(writes).hours(leastHours)
+	d.measure = costly
+	for h := range leastHours {
+		d.hours(1)
+		if d.state.Trial == nil {
+			if h > hoursForWorse+1 {
+				t.Errorf("it took %d hours", h)
+			}
+			return
+		}
+	}
+	t.Error("a bad value stays in force for a day")
+}
+
+// A trial waits for these, and goes on.
+func TestTrialGoesOn(t *testing.T) {
+	for name, change := range map[string]func(*database){
+		"an operator that has just started":  func(d *database) { d.evidence.Slots = nil },
+		"a primary is not known at once":     func(d *database) { d.evidence.Primary = "" },
+		"a member is away":                   func(d *database) { d.evidence.Settled = false },
+		"the window is closed":               func(d *database) { d.spec.Window = ParseWindow("01:00", "01:01", "") },
+		"a setting that is of another trial": func(d *database) { d.state.Resting = []Resting{{Name: "work_mem", Until: d.now.Add(time.Hour)}} },
+	} {
+		d := newDatabase(writes).hours(leastHours + 5)
+		change(d)
+		before := d.state
+		if d.decide(); !reflect.DeepEqual(d.state, before) || len(d.steps) != 1 {
+			t.Errorf("%s: %+v", name, d.steps)
+		}
+	}
+}
+
+// None of these is tried.
+func TestNothingIsTried(t *testing.T) {
+	for name, change := range map[string]func(*database){
+		"mode Recommend":                      func(d *database) { d.spec.Apply = false },
+		"it is declared":                      func(d *database) { d.spec.Declared = map[string]string{"max_wal_size": "128MB"} },
+		"it is declared in capitals":          func(d *database) { d.spec.Declared = map[string]string{"MAX_WAL_SIZE": "128MB"} },
+		"it is excluded":                      func(d *database) { d.spec.Exclude = []string{"max_wal_size"} },
+		"it rests":                            func(d *database) { d.state.Resting = []Resting{{Name: "max_wal_size", Until: d.now.AddDate(0, 0, 10)}} },
+		"a change is under way":               func(d *database) { d.evidence.Settled = false },
+		"no member leads":                     func(d *database) { d.evidence.Primary = "" },
+		"the window is closed":                func(d *database) { d.spec.Window = ParseWindow("01:00", "01:00", "") },
+		"the window cannot be read":           func(d *database) { d.spec.Window = ParseWindow("01:00", "25:00", "") },
+		"hours were added up by an old agent": func(d *database) { d.evidence.Slots = merged(d.evidence.Slots) },
+		"nothing is measured now":             func(d *database) { d.now = d.now.Add(3 * time.Hour) },
+		"another setting was changed": func(d *database) {
+			d.evidence.Slots[3].Settings = withSetting("shared_buffers", gibibyte)
+		},
+		"hardly anything is forced": func(d *database) {
+			for i := range d.evidence.Slots {
+				d.evidence.Slots[i].Sums[agentapi.TuningCheckpointsRequested] = 0
+			}
+			d.evidence.Slots[leastHours-1].Sums[agentapi.TuningCheckpointsRequested] = 9
+		},
+	} {
+		d := newDatabase(writes).hours(leastHours - 1)
+		d.hours(0)
+		slot := hour(d.now, maps.Clone(d.settings), writes(d.now, d.settings))
+		d.evidence.Slots = append(d.evidence.Slots, slot)
+		d.now = d.now.Add(time.Hour)
+		change(d)
+		if steps := d.decide(); len(steps) > 0 || d.state.Trial != nil {
+			t.Errorf("%s: %+v", name, steps)
+		}
+	}
+}
+
+// merged is the answer of an agent that knows nothing of hours.
+func merged(slots []agentapi.TuningSlot) []agentapi.TuningSlot {
+	all := slots[0]
+	all.Sums = maps.Clone(all.Sums)
+	for _, slot := range slots[1:] {
+		all.End, all.Seconds = slot.End, all.Seconds+slot.Seconds
+		for name, value := range slot.Sums {
+			all.Sums[name] += value
+		}
+	}
+	return []agentapi.TuningSlot{all}
+}
+
+// A setting that takes a restart is never tried, and one at a time is.
+func TestOneAtATime(t *testing.T) {
+	d := newDatabase(func(_ time.Time, settings map[string]float64) map[string]float64 {
+		sums := checkpoints(1.5*gibibyte, settings)
+		maps.Copy(sums, spills(200*4*mebibyte/settings["work_mem"]))
+		sums[agentapi.TuningBlocksRead] = 5e5
+		return sums
+	})
+	for range 21 * 24 {
+		before := Effective(d.spec, d.state)
+		d.hours(1)
+		changed := 0
+		after := Effective(d.spec, d.state)
+		for _, name := range Names(PostgreSQL) {
+			if before[name] != after[name] {
+				changed++
+			}
+		}
+		if changed > 1 || after["shared_buffers"] != "" {
+			t.Fatalf("from %v to %v", before, after)
+		}
+	}
+	if got := Effective(d.spec, d.state); got["max_wal_size"] == "" || got["work_mem"] == "" {
+		t.Errorf("tuned is %v: %+v", got, d.steps)
+	}
+}
+
+// A tuned memory setting goes back when more connections need it than when it was tried.
+func TestMemoryOfMoreConnections(t *testing.T) {
+	d := newDatabase(func(_ time.Time, settings map[string]float64) map[string]float64 {
+		sums := spills(200 * 4 * mebibyte / settings["work_mem"])
+		sums[agentapi.TuningTransactions] = 1e5
+		return sums
+	})
+	d.hours(2 * leastHours)
+	if !slices.Equal(d.kinds(), []StepKind{Tried, Kept}) {
+		t.Fatalf("%+v", d.steps)
+	}
+	d.steps = nil
+	d.evidence.Slots[len(d.evidence.Slots)-1].Peaks[agentapi.TuningConnections] = 400
+	d.decide()
+	if !slices.Equal(d.kinds(), []StepKind{Quarantined}) || len(d.state.Settings) > 0 || !strings.Contains(d.steps[0].Message, "80 %") {
+		t.Errorf("%+v, %+v", d.steps, d.state)
+	}
+}
+
+// A shorter time is observed where the spec says so: a trial of three hours takes six.
+func TestObserveHours(t *testing.T) {
+	for hours, want := range map[int]int{0: 2, 1: 2, 3: 6, 12: 22, 24: 44, 99: 44} {
+		d := newDatabase(writes)
+		d.spec.ObserveHours = hours
+		took := 0
+		for !slices.Contains(d.kinds(), Kept) && took < 60 {
+			d.hours(1)
+			took++
+		}
+		if took != want || len(d.steps) != 2 {
+			t.Errorf("%d hours: kept after %d, want %d: %+v", hours, took, want, d.steps)
+		}
+	}
+}
+
+// What rests is tried again later.
+func TestRestEnds(t *testing.T) {
+	d := newDatabase(helpless).hours(leastHours * 2)
+	if len(d.state.Resting) != 1 {
+		t.Fatalf("%+v", d.steps)
+	}
+	d.hours(29 * 24)
+	if len(d.steps) != 2 {
+		t.Fatalf("tried within 30 days: %+v", d.steps)
+	}
+	d.hours(2 * 24)
+	if len(d.steps) < 3 || d.steps[2].Kind != Tried {
+		t.Errorf("not tried after 30 days: %+v", d.steps)
+	}
+}
+
+// What was decided stays decided: with the same evidence nothing more is.
+func TestDecisionsAreSteady(t *testing.T) {
+	for seed := range uint64(8) {
+		d := newDatabase(sampleLoad(rand.New(rand.NewPCG(seed, 3)), helpsFully))
+		for range 200 {
+			d.hours(1)
+			d.decide() // what is kept may be tried further at once
+			before := d.state
+			if steps := d.decide(); len(steps) > 0 || !reflect.DeepEqual(before, d.state) {
+				t.Fatalf("seed %d: %+v, then %+v by %+v", seed, before, d.state, steps)
+			}
+		}
+	}
+}
+
+// randomState is what another client may have written.
+func randomState(r *rand.Rand) State {
+	names := append([]string{"max_wal_size", "work_mem", "shared_buffers", "MAX_WAL_SIZE", "", "max_connections"}, durability...)
+	values := []string{"8MB", "16MB", "off", "", "1GB", "9000TB", "-1", "8mb", "4096", "1.5MB", "NaNMB", "InfkB", "0kB", "256MB' fsync='off"}
+	pick := func(list []string) string {
+		if r.IntN(3) == 0 {
+			return list[r.IntN(2)]
+		}
+		return list[r.IntN(len(list))]
+	}
+	var st State
+	for range r.IntN(4) {
+		st.Settings = append(st.Settings, Tuned{Name: pick(names), Value: pick(values), From: pick(values)})
+		st.Resting = append(st.Resting, Resting{Name: pick(names), Value: pick(values), Until: monday.Add(time.Duration(r.IntN(100)) * time.Hour)})
+	}
+	if r.IntN(2) == 0 {
+		st.Trial = &Trial{Name: pick(names), Value: pick(values), From: pick(values), Primary: "orders-0", SpecHash: pick([]string{"a", "b"})}
+	}
+	return st
+}
+
+// Whatever stands in the status: what is in force beside the spec is a value of a rule that
+// takes no restart, within its limits, and never one that is declared, excluded or durable.
+func TestTunedInvariants(t *testing.T) {
+	tuned := 0
+	for seed := range uint64(50000) {
+		r := rand.New(rand.NewPCG(seed, 11))
+		spec := Spec{Engine: []Engine{PostgreSQL, MySQL, Etcd}[r.IntN(8)/6], Apply: r.IntN(8) > 0, Hash: "a", ObserveHours: r.IntN(30), Memory: int64(r.IntN(3)) * gibibyte, Volume: int64(1+r.IntN(10)) * gibibyte}
+		if r.IntN(3) == 0 {
+			spec.Declared = map[string]string{"work_mem": "4MB"}
+		}
+		if r.IntN(3) == 0 {
+			spec.Exclude = []string{"max_wal_size"}
+		}
+		st := randomState(r)
+		next, _ := Next(spec, Evidence{Primary: "orders-0", Settled: true}, st, monday)
+		for i, effective := range []map[string]string{Effective(spec, st), Effective(spec, next)} {
+			for name, text := range effective {
+				tuned++
+				rule := findRule(spec.Engine, name)
+				if rule == nil || rule.restart || rule.trial == nil || slices.Contains(durability, name) || spec.declares(name) || slices.Contains(spec.Exclude, name) || !spec.Apply {
+					t.Fatalf("seed %d, %d: %s=%s is in force by %+v", seed, i, name, text, st)
+				}
+				if value, is := rule.parse(text); !is || value > rule.most(spec) || math.IsNaN(value) || rule.format(value) != text {
+					t.Fatalf("seed %d, %d: %s=%s is in force", seed, i, name, text)
+				}
+			}
+		}
+		if again, steps := Next(spec, Evidence{Primary: "orders-0", Settled: true}, next, monday); len(steps) > 0 || !reflect.DeepEqual(next, again) {
+			t.Fatalf("seed %d: %+v, then %+v", seed, next, again)
+		}
+	}
+	if tuned < 2000 {
+		t.Errorf("%d tuned settings: the test shows nothing", tuned)
+	}
+}
+
+// No setting that durability rests on may be tried, and none that takes a restart.
+func TestNoTrialTouchesDurability(t *testing.T) {
+	tried := 0
+	for _, e := range []Engine{PostgreSQL, MySQL, Etcd} {
+		for _, r := range rules(e) {
+			if r.trial == nil {
+				continue
+			}
+			tried++
+			if r.restart || slices.Contains(durability, r.name) || strings.Contains(r.name, "sync") {
+				t.Errorf("%s of %s is tried", r.name, e)
+			}
+		}
+	}
+	if tried == 0 {
+		t.Error("nothing is tried")
+	}
+}
+
+func TestWindow(t *testing.T) {
+	for _, c := range []struct {
+		start, end, zone, at string
+		open                 bool
+	}{
+		{"22:00", "04:00", "", "21:59", false}, {"22:00", "04:00", "", "22:00", true}, {"22:00", "04:00", "", "03:59", true}, {"22:00", "04:00", "", "04:00", false},
+		{"01:30", "02:30", "", "01:29", false}, {"01:30", "02:30", "", "01:30", true}, {"01:30", "02:30", "", "02:30", false},
+		{"22:00", "23:00", "Europe/Berlin", "21:30", true}, {"22:00", "23:00", "Europe/Berlin", "22:30", false},
+		{"22:00", "23:00", "Mars/Olympus", "22:30", false}, {"9 pm", "23:00", "", "22:30", false}, {"00:00", "x", "", "00:00", false},
+	} {
+		at, err := time.Parse("15:04", c.at)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := ParseWindow(c.start, c.end, c.zone).isOpen(monday.Add(time.Duration(at.Hour())*time.Hour + time.Duration(at.Minute())*time.Minute)); got != c.open {
+			t.Errorf("%+v: open is %v", c, got)
+		}
+	}
+}
+
+// What a trial does to a model of a load.
+type effect int
+
+const (
+	helpsFully effect = iota
+	helpsNothing
+	harms
+)
+
+// sampleLoad is a load of weeks: by the hour of the day and the day of the week, with noise
+// and growth. What is spilled follows the transactions; work_mem helps as the effect says.
+func sampleLoad(r *rand.Rand, e effect) func(time.Time, map[string]float64) map[string]float64 {
+	noise := func(sigma float64) float64 { return math.Exp(r.NormFloat64() * sigma) }
+	day, ofDay, mix := -1, 1.0, 1.0
+	peak := 2 + 10*r.Float64()
+	phase := r.IntN(24)
+	return func(at time.Time, settings map[string]float64) map[string]float64 {
+		if at.YearDay() != day {
+			day, ofDay, mix = at.YearDay(), noise(0.1), noise(0.05)
+		}
+		load := 1 + peak*math.Max(0, math.Sin(float64(at.Hour()+phase)*math.Pi/12))
+		if at.Weekday() == time.Saturday || at.Weekday() == time.Sunday {
+			load *= 0.3
+		}
+		load *= ofDay * noise(0.1) * (1 + at.Sub(monday).Hours()/24*0.005)
+		files := 100 * load * mix * noise(0.2)
+		blocks := 1e6 * load * noise(0.1)
+		if grown := settings["work_mem"] / postgresSettings()["work_mem"]; grown > 1 {
+			switch e {
+			case helpsFully:
+				files /= grown * grown
+			case harms:
+				files /= grown * grown
+				blocks *= 1.5
+			}
+		}
+		return map[string]float64{
+			agentapi.TuningTransactions: 1e5 * load, agentapi.TuningBlocksHit: blocks,
+			agentapi.TuningTempFiles: files, agentapi.TuningTempBytes: files * 6 * mebibyte,
+		}
+	}
+}
+
+// Over weeks of loads that vary: what helps is kept, and what does not or harms is rolled
+// back, but for a few.
+func TestSimulatedWeeks(t *testing.T) {
+	const seeds = 105
+	for e, name := range map[effect]string{helpsFully: "helps", helpsNothing: "does not help", harms: "harms"} {
+		kept, quarantined, undecided, trials := 0, 0, 0, 0
+		for seed := range uint64(seeds) {
+			d := newDatabase(sampleLoad(rand.New(rand.NewPCG(seed, 5)), e))
+			d.now = monday.AddDate(0, 0, int(seed%7)) // trials begin on every day of a week
+			d.hours(3 * 7 * 24)
+			for _, s := range d.steps {
+				if s.Name != "work_mem" || s.Value != "8MB" {
+					continue
+				}
+				switch s.Kind {
+				case Tried:
+					trials++
+				case Kept:
+					kept++
+				case Quarantined:
+					quarantined++
+				case RolledBack:
+					undecided++
+				}
+			}
+		}
+		t.Logf("work_mem %s: %d trials, %d kept, %d quarantined, %d undecided", name, trials, kept, quarantined, undecided)
+		wrong := kept
+		if e == helpsFully {
+			wrong = quarantined
+		}
+		if right := kept + quarantined - wrong; wrong > trials/50 || right < seeds*8/10 {
+			t.Errorf("work_mem %s: %d decisions are wrong, and %d right, of %d databases", name, wrong, right, seeds)
+		}
+	}
+}
