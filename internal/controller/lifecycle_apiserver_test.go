@@ -243,6 +243,9 @@ func (s *statusWatch) judgeReady(c v1alpha1.Cluster) {
 	if err := s.w.person.Get(ctx, client.ObjectKeyFromObject(c), now); err != nil || now.GetGeneration() != c.GetGeneration() {
 		return // the spec moved on meanwhile
 	}
+	if c.Common().Tuning.Mode == v1alpha1.TuningApply { // beside what is declared
+		maps.DeleteFunc(received.Parameters, func(name, _ string) bool { return (*s.w.kind.parameters(c))[name] == "" })
+	}
 	if !maps.Equal(received.Parameters, *s.w.kind.parameters(c)) || len(received.Members) != c.Common().DesiredReplicas() || len(pods.Items) != c.Common().DesiredReplicas() {
 		s.w.t.Errorf("Ready at generation %d with parameters %v, members %v and %d pods", c.GetGeneration(), received.Parameters, received.Members, len(pods.Items))
 	}

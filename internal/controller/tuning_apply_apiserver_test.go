@@ -60,13 +60,17 @@ func (w *world) tuning() (*v1alpha1.PostgresCluster, *operator) {
 // awaitTuned waits until status says so, and members get max_wal_size; empty for none.
 func (w *world) awaitTuned(c *v1alpha1.PostgresCluster, what, value string, holds func(v1alpha1.TuningStatus) bool) {
 	w.t.Helper()
-	await(w, c, what, func(c *v1alpha1.PostgresCluster) bool { return holds(readTuning(c)) })
+	await(w, c, what, func(c *v1alpha1.PostgresCluster) bool {
+		w.simulation.Wake(client.ObjectKeyFromObject(c)) // as a member's report does
+		return holds(readTuning(c))
+	})
 	w.awaitParameter(c, value)
 }
 
 func (w *world) awaitParameter(c *v1alpha1.PostgresCluster, value string) {
 	w.t.Helper()
 	apitest.Eventually(w.t, "members get max_wal_size="+value, func(ctx context.Context) (bool, string) {
+		w.simulation.Wake(client.ObjectKeyFromObject(c))
 		got := w.memberConfig(ctx, c).Parameters["max_wal_size"]
 		return got == value, got
 	})
@@ -266,6 +270,7 @@ func TestCrashWhileTuning(t *testing.T) {
 				o.dieAfter(n)
 				w.measured(step.slots...)
 				done := func(c v1alpha1.Cluster) bool {
+					w.simulation.Wake(client.ObjectKeyFromObject(c))
 					return step.holds(readTuning(asPostgres(c))) && w.memberConfig(t.Context(), c).Parameters["max_wal_size"] == step.value
 				}
 				if !w.awaitEnd(o, c, done) {

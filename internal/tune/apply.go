@@ -100,7 +100,7 @@ type Step struct {
 
 // Effective is which settings are tuned, by name: what is remembered, as far as the spec
 // allows it now. It is all that settings in force are computed from: none is one that the
-// spec declares or excludes, or that no rule tries, whoever wrote what is remembered.
+// spec declares or excludes, or that no rule tries, also where another client wrote what is remembered.
 func Effective(s Spec, st State) map[string]string {
 	tuned := map[string]string{}
 	for _, t := range st.Settings {

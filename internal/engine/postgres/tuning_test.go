@@ -31,9 +31,7 @@ func trying(t *testing.T) *world {
 		Trial: &v1alpha1.TuningTrialStatus{Name: "work_mem", Value: "8MB", From: "4MB", Primary: "orders-0", SpecHash: memberset.HashSpec(spec),
 			Since: metav1.NewTime(now.Add(-time.Minute))},
 	}
-	for n := range 2 {
-		w.status(n).ConfigHash = hashNow(w)
-	}
+	w.changeLeader(0) // with pods for these limits
 	return w
 }
 
