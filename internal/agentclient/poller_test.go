@@ -80,10 +80,10 @@ type fakeAgent struct {
 	tuning   func(http.ResponseWriter)
 	// tuningQuery is how measurements were asked for last.
 	tuningQuery string
-	status   agentapi.Status
-	changed  chan struct{}
-	requests int
-	override http.HandlerFunc
+	status      agentapi.Status
+	changed     chan struct{}
+	requests    int
+	override    http.HandlerFunc
 }
 
 func newFakeAgent(uid string) *fakeAgent {

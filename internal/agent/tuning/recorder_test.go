@@ -114,7 +114,7 @@ func TestRecordIsBounded(t *testing.T) {
 		t.Errorf("%d slots are kept", n)
 	}
 	slots := r.Report().Slots
-	if slots[0].Start.Before(noon.Add(3*24*time.Hour-26*time.Hour)) {
+	if slots[0].Start.Before(noon.Add(3*24*time.Hour - 26*time.Hour)) {
 		t.Errorf("%d slots since %s", len(slots), slots[0].Start)
 	}
 }

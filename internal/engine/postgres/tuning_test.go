@@ -5,11 +5,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
-	"github.com/google/go-cmp/cmp"
 
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
 	"github.com/holdfast-db/holdfast/internal/agentapi"
@@ -49,8 +48,10 @@ func TestTunedParameters(t *testing.T) {
 		"no mode":                 {func(w *world) { w.c.Spec.Tuning = v1alpha1.TuningSpec{} }, nil},
 		"more members":            {func(w *world) { w.c.Spec.Replicas = new(int32(3)) }, map[string]string{"max_wal_size": "128MB", "work_mem": "8MB"}},
 		"the spec is another one": {func(w *world) { w.c.Spec.Suspend = true }, map[string]string{"max_wal_size": "128MB"}},
-		"durability is recorded":  {func(w *world) { w.c.Status.Tuning.Settings[0] = v1alpha1.TunedSettingStatus{Name: "fsync", Value: "off"} }, map[string]string{"work_mem": "8MB"}},
-		"nothing is recorded":     {func(w *world) { w.c.Status.Tuning = nil }, nil},
+		"durability is recorded": {func(w *world) {
+			w.c.Status.Tuning.Settings[0] = v1alpha1.TunedSettingStatus{Name: "fsync", Value: "off"}
+		}, map[string]string{"work_mem": "8MB"}},
+		"nothing is recorded": {func(w *world) { w.c.Status.Tuning = nil }, nil},
 	} {
 		w := trying(t)
 		c.change(w)

@@ -40,8 +40,8 @@ type Desired struct {
 	Config []byte
 	// EarlierConfigs are hashes of what members had before the last step of tuning.
 	EarlierConfigs []string
-	Minted   SecretData
-	Settings Settings
+	Minted         SecretData
+	Settings       Settings
 }
 
 // Volume is the claim of a member, or of a former one, as it should be.
