@@ -238,7 +238,6 @@ func (m *machine) judgeTrial(t Trial) {
 	e, r, p := m.evidence, findTried(m.spec.Engine, t.Name), m.spec.period()
 	base, tried := r.splitTrial(e.Slots, t, p)
 	age := m.now.Sub(t.Since)
-	c := r.trial.compare(base, tried, p)
 	switch {
 	case e.Refused:
 		m.endTrial(Quarantined, quarantine, "the server does not take it")
@@ -255,18 +254,22 @@ func (m *machine) judgeTrial(t Trial) {
 		m.abort("the primary has lost what it measured before")
 	case m.exceedsMemory(t.Name, e.Slots):
 		m.endTrial(Quarantined, quarantine, m.describeExcess())
-	case c.isMuchWorse():
-		m.endTrial(Quarantined, quarantine, "it is worse: "+r.trial.describe(c))
-	case !p.covers(tried) || !e.Settled:
-		m.endLate(age)
-	case !c.isComparable():
-		m.endLate(age)
-	case c.cost > mostCost:
-		m.endTrial(Quarantined, quarantine, "it is worse: "+r.trial.describe(c))
-	case c.left > mostLeft:
-		m.endTrial(Quarantined, quarantine, "it is no better: "+r.trial.describe(c))
 	default:
-		m.keep(t, r.trial.describe(c))
+		m.judgeMeasured(t, *r.trial, r.trial.compare(base, tried, p), e.Settled && p.covers(tried))
+	}
+}
+
+// judgeMeasured decides by what was measured; complete says that the whole period was.
+func (m *machine) judgeMeasured(t Trial, q measure, c comparison, complete bool) {
+	switch {
+	case c.isMuchWorse(), complete && c.isComparable() && c.cost > mostCost:
+		m.endTrial(Quarantined, quarantine, "it is worse: "+q.describe(c))
+	case !complete || !c.isComparable():
+		m.endLate(m.now.Sub(t.Since))
+	case c.left > mostLeft:
+		m.endTrial(Quarantined, quarantine, "it is no better: "+q.describe(c))
+	default:
+		m.keep(t, q.describe(c))
 	}
 }
 
