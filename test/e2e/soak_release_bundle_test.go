@@ -211,7 +211,7 @@ func renderVersion(csv *olm.ClusterServiceVersion, namespace string) []client.Ob
 	return objects
 }
 
-// renderDeployment is a Deployment of a version, with what OLM tells its pods.
+// renderDeployment is a Deployment of a version, with the annotations and the variable that OLM adds to its pods.
 func renderDeployment(csv *olm.ClusterServiceVersion, d olm.StrategyDeploymentSpec, metadata metav1.ObjectMeta) *appsv1.Deployment {
 	maps.Copy(metadata.Labels, d.Label)
 	deployment := &appsv1.Deployment{ObjectMeta: metadata, Spec: *d.Spec.DeepCopy()}

@@ -228,6 +228,9 @@ func (r *releaseTrial) installByManifest(t *testing.T) {
 		}
 		return nil
 	})
+	if err := holdsAll(r.follow(t, "read-policies"), "PostgresCluster", releaseCluster, "Retain"); err != nil {
+		t.Fatalf("the cluster's deletion policy: %v", err)
+	}
 	time.Sleep(time.Until(defined.Add(collectorPeriod)))
 	r.follow(t, "delete-definitions")
 	r.follow(t, "remove-operator")
