@@ -71,8 +71,8 @@ func PackFolder(folder string, labels map[string]string, archive string) error {
 // nameAnnotation is what containerd calls an image that it imports.
 const nameAnnotation = "io.containerd.image.name"
 
-// writeOCI writes an archive of the images of one name. The name may be empty: whoever
-// pushes the images chooses it.
+// writeOCI writes an archive of the images of one name. An empty name leaves it to the client
+// that pushes the images.
 func writeOCI(archive, ref string, manifests ...mutate.IndexAddendum) error {
 	folder, err := os.MkdirTemp(filepath.Dir(archive), "oci-")
 	if err != nil {
