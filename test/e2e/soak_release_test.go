@@ -178,10 +178,10 @@ func newReleaseShell(t *testing.T, folder, namespace string) docsShell {
 	return s
 }
 
-// follow runs the commands of the page at a step. What comes after it needs them to succeed.
-func (r *releaseTrial) follow(t *testing.T, step string) string {
+// needStep runs the commands of the page at a step. What comes after it needs them to succeed.
+func (r *releaseTrial) needStep(t *testing.T, test, step string) string {
 	t.Helper()
-	out := r.shell.runStep(t, "TestSoakRelease", step, "linux_amd64", runtime.GOOS+"_"+runtime.GOARCH)
+	out := r.shell.runStep(t, test, step, "linux_amd64", runtime.GOOS+"_"+runtime.GOARCH)
 	if t.Failed() {
 		t.FailNow()
 	}
@@ -191,7 +191,7 @@ func (r *releaseTrial) follow(t *testing.T, step string) string {
 
 // checkFiles: the checksums are right and name every file, and the plugin is of the version.
 func (r *releaseTrial) checkFiles(t *testing.T) {
-	r.follow(t, "check")
+	r.needStep(t, "TestSoakRelease", "check")
 	text, err := os.ReadFile(filepath.Join(r.folder, "SHA256SUMS"))
 	must(t, err, "read the checksums")
 	entries, err := os.ReadDir(r.folder)
@@ -201,7 +201,7 @@ func (r *releaseTrial) checkFiles(t *testing.T) {
 			t.Errorf("%s has no checksum", entry.Name())
 		}
 	}
-	if out := r.follow(t, "plugin"); !strings.HasPrefix(out, "kubectl holdfast version "+releaseVersion+" (") {
+	if out := r.needStep(t, "TestSoakRelease", "plugin"); !strings.HasPrefix(out, "kubectl holdfast version "+releaseVersion+" (") {
 		t.Errorf("the plugin says of its version %q", out)
 	}
 }
@@ -213,11 +213,11 @@ func (r *releaseTrial) cluster(t *testing.T) *cluster {
 
 // installByManifest installs, writes the row, and removes all of it but the data.
 func (r *releaseTrial) installByManifest(t *testing.T) {
-	r.follow(t, "install")
+	r.needStep(t, "TestSoakRelease", "install")
 	defined := time.Now()
-	r.follow(t, "rollout")
+	r.needStep(t, "TestSoakRelease", "rollout")
 	c := r.cluster(t)
-	r.follow(t, "create")
+	r.needStep(t, "TestSoakRelease", "create")
 	r.checkServes(t, c)
 	c.runSQL(0, "create table kept as select 42 as answer")
 	r.volume = r.readVolume(t)
@@ -228,12 +228,12 @@ func (r *releaseTrial) installByManifest(t *testing.T) {
 		}
 		return nil
 	})
-	if err := holdsAll(r.follow(t, "read-policies"), "PostgresCluster", releaseCluster, "Retain"); err != nil {
+	if err := holdsAll(r.needStep(t, "TestSoakRelease", "read-policies"), "PostgresCluster", releaseCluster, "Retain"); err != nil {
 		t.Fatalf("the cluster's deletion policy: %v", err)
 	}
 	time.Sleep(time.Until(defined.Add(collectorPeriod)))
-	r.follow(t, "delete-definitions")
-	r.follow(t, "remove-operator")
+	r.needStep(t, "TestSoakRelease", "delete-definitions")
+	r.needStep(t, "TestSoakRelease", "remove-operator")
 	checkNothingInstalled(t)
 	r.checkDataKept(t, c)
 }
@@ -252,11 +252,11 @@ func (r *releaseTrial) installWithHelm(t *testing.T) {
 	h.wantOperators(1)
 
 	c := r.cluster(t)
-	r.follow(t, "create")
+	r.needStep(t, "TestSoakRelease", "create")
 	r.checkServes(t, c)
 	r.checkRow(t, c)
 	before := c.allIncarnations()
-	r.follow(t, "keep-backups")
+	r.needStep(t, "TestSoakRelease", "keep-backups")
 	h.uninstall()
 	if _, err := installed.getDeployment(t.Context()); !apierrors.IsNotFound(err) {
 		t.Errorf("the operator is still there: %v", err)
@@ -287,7 +287,7 @@ func (r *releaseTrial) installFromBundle(t *testing.T) {
 	if now := c.allIncarnations(); now != before {
 		t.Errorf("under the bundle's operator the members are\n%s\nbefore:\n%s", now, before)
 	}
-	r.follow(t, "delete-definitions")
+	r.needStep(t, "TestSoakRelease", "delete-definitions")
 	takeAway(t, r.bundled...) // as OLM does when the version is deleted
 	checkNothingInstalled(t)
 	r.checkDataKept(t, c)
@@ -298,8 +298,8 @@ func (r *releaseTrial) installFromBundle(t *testing.T) {
 func (r *releaseTrial) checkServes(t *testing.T, c *cluster) {
 	t.Helper()
 	c.waitReady()
-	r.follow(t, "wait")
-	if err := holdsAll(r.follow(t, "status"), "pg/"+releaseCluster, "1/1", releaseCluster+"-0", "Ready"); err != nil {
+	r.needStep(t, "TestSoakRelease", "wait")
+	if err := holdsAll(r.needStep(t, "TestSoakRelease", "status"), "pg/"+releaseCluster, "1/1", releaseCluster+"-0", "Ready"); err != nil {
 		t.Errorf("the plugin's status: %v", err)
 	}
 	operators, err := installed.listPods(t.Context())
