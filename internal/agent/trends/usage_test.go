@@ -29,7 +29,7 @@ type container struct {
 	gone  bool
 }
 
-// Open makes the files as they are now.
+// files are those of its control group now.
 func (c *container) files() fstest.MapFS {
 	if c.gone {
 		return fstest.MapFS{}
@@ -315,12 +315,12 @@ func (l *lived) changesInADay() int {
 	return most
 }
 
-// steadyLoad goes on for ever in the same way. need is the exact 95 % quantile of a minute in
-// millicores, where it is not at an edge, and peak the largest memory of a day.
+// steadyLoad goes on for ever in the same way. The 95 % quantile of its minutes is between least
+// and most, in millicores, and its largest memory between memoryLow and limit.
 type steadyLoad struct {
 	use              func(r *rand.Rand, at time.Time) sizing.Usage
 	least, most      float64
-	memoryLow, limit float64 // of its largest memory in GiB
+	memoryLow, limit float64 // in GiB
 }
 
 func steadyLoads() map[string]steadyLoad {
