@@ -406,7 +406,10 @@ func describeMeasured(s *agentapi.Sizing) string {
 // ListComputed are the settings that members compute from a resource, and that change with it:
 // those of memory follow the request, or the limit where no request is declared.
 func ListComputed(s Spec, name string) []string {
-	if name != requestsMemory && !(name == limitsMemory && s.Resources.RequestMemory.Value == 0) {
+	if s.Resources.RequestMemory.Value == 0 && name == limitsMemory {
+		name = requestsMemory
+	}
+	if name != requestsMemory {
 		return nil
 	}
 	var list []string

@@ -18,11 +18,12 @@ import (
 )
 
 const (
-	// FileName and UsageFileName are the files on the volume. Their names begin with a dot,
-	// so that they are never taken for data.
-	FileName      = ".holdfast-trends"
+	// FileName is the file of Recorder on the volume. Its name begins with a dot, so that it
+	// is never taken for data.
+	FileName = ".holdfast-trends"
+	// UsageFileName is that of UsageRecorder.
 	UsageFileName = ".holdfast-usage"
-	// fileVersion is the first byte of the former. Another one is not read.
+	// fileVersion is the first byte of FileName. Another one is not read.
 	fileVersion = 1
 	// savedSpace must be free for a write.
 	savedSpace = 64 << 20

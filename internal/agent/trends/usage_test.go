@@ -254,7 +254,8 @@ func (l *lived) recommend(at time.Time) {
 	next := append(lacking, spare...)
 	for _, name := range tune.ResourceNames() {
 		was, is := find(l.given, name), find(next, name)
-		if was != is && !(was != (tune.Recommendation{}) && is == (tune.Recommendation{}) && l.declared(name).Text == was.Value) {
+		followed := is == (tune.Recommendation{}) && l.declared(name).Text == was.Value
+		if was != is && !followed {
 			l.changed[name] = append(l.changed[name], at)
 		}
 	}
