@@ -94,8 +94,8 @@ type CommonSpec struct {
 	// +kubebuilder:default={}
 	Network NetworkSpec `json:"network,omitzero"`
 
-	// Tuning says whether settings are recommended by what the members measured, or tried.
-	// Default: they are recommended, in status.recommendations.
+	// Tuning says whether settings and resources are recommended by what the members measured,
+	// and settings tried. Default: they are recommended, in status.recommendations.
 	// +optional
 	Tuning TuningSpec `json:"tuning,omitzero"`
 

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -95,7 +96,7 @@ func recommendationsAreRecorded(t *testing.T, w *world) {
 	o = w.operate(0)
 	w.awaitSteady(o)
 	w.get(c)
-	if got := c.CommonStatus().Recommendations; !slices.Equal(got, recorded) {
+	if got := c.CommonStatus().Recommendations; !equality.Semantic.DeepEqual(got, recorded) {
 		t.Errorf("after a restart of the operator it is %+v, and was %+v", got, recorded)
 	}
 }

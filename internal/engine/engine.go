@@ -149,7 +149,7 @@ type Report struct {
 	Agent *v1alpha1.AgentStatus
 	// Insights of the members' text logs; nil for none.
 	Insights *v1alpha1.InsightsStatus
-	// Recommendations about settings.
+	// Recommendations about settings and resources.
 	Recommendations []v1alpha1.RecommendationStatus
 	// Tuning is what is tuned, and what is remembered for it; nil for nothing.
 	Tuning *v1alpha1.TuningStatus

@@ -34,6 +34,7 @@ func (view *View) ReadTuning(e tune.Engine, declared map[string]string, hash str
 		Engine: e, Off: common.Tuning.Mode == v1alpha1.TuningOff, Apply: common.Tuning.Mode == v1alpha1.TuningApply, Hash: hash,
 		Exclude: common.Tuning.Exclude, Declared: declared,
 		Memory: common.Resources.Limits.Memory().Value(), Volume: view.Storage.Size.Value(),
+		Resources: readResources(common.Resources),
 	}
 	spec.ObserveHours = int(ptr.Deref(common.Tuning.ObserveHours, 24))
 	if w := common.Tuning.Window; w != nil {
