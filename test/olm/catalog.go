@@ -110,13 +110,16 @@ func (b Bundle) Catalog(image string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	text := bytes.NewBufferString("# A file-based catalog for the Operator Lifecycle Manager, with one version.\n")
-	for _, document := range []any{offered, catalogChannel{"olm.channel", pkg, channel, []channelEntry{{bundle.Name}}}, bundle} {
+	var text bytes.Buffer
+	for i, document := range []any{offered, catalogChannel{"olm.channel", pkg, channel, []channelEntry{{bundle.Name}}}, bundle} {
 		part, err := yaml.Marshal(document)
 		if err != nil {
 			return nil, err
 		}
 		text.WriteString("---\n")
+		if i == 0 { // before the first document it would be one without a schema
+			text.WriteString("# A file-based catalog for the Operator Lifecycle Manager, with one version.\n")
+		}
 		text.Write(part)
 	}
 	return text.Bytes(), nil
