@@ -65,7 +65,6 @@ func startLifecycleManager(t *testing.T) *lifecycleManager {
 	for _, binary := range programs {
 		m.start(binary, "--namespace="+m.namespace)
 	}
-	t.Cleanup(m.removeAll) // while the programs run: they remove what they have created
 	return m
 }
 
@@ -220,12 +219,15 @@ func freeLocalAddress(t *testing.T) string {
 	return listener.Addr().String()
 }
 
-// removeAll has OLM remove what it installed. A version that is left would keep its kind from
-// going: only OLM removes its finalizer.
+// removeAll has OLM remove what it installed.
 func (m *lifecycleManager) removeAll() {
 	if m.t.Failed() {
 		dumpNamespace(m.t, operatorNamespace)
 		m.logPlans()
+	}
+	if err := m.checkRunning(); err != nil {
+		m.t.Errorf("OLM cannot remove what it has installed: %v", err)
+		m.removeFinalizer()
 	}
 	takeAway(m.t, newSubscription(), newVersion(), fluxObject(operatorsAPI+"v1", "OperatorGroup", operatorNamespace, "holdfast"))
 	takeAway(m.t,
@@ -238,6 +240,14 @@ func (m *lifecycleManager) removeAll() {
 		if err := env.client.DeleteAllOf(ctx, left, client.MatchingLabels{"olm.managed": "true"}); err != nil {
 			m.t.Errorf("remove the rights that OLM leaves: %v", err)
 		}
+	}
+}
+
+// removeFinalizer lets the version go without OLM: it would keep its kind from going.
+func (m *lifecycleManager) removeFinalizer() {
+	err := mergePatch(`{"metadata":{"finalizers":null}}`)(context.Background(), newVersion(), "e2e")
+	if client.IgnoreNotFound(err) != nil {
+		m.t.Errorf("let the version go: %v", err)
 	}
 }
 

@@ -37,6 +37,7 @@ func TestSoakOLM(t *testing.T) {
 	uninstallOperator(t)
 	m := startLifecycleManager(t)
 	m.serveCatalog(image)
+	t.Cleanup(m.removeAll) // while the programs run: they remove what they have created
 	group := guideObject(t, "OperatorGroup")
 	must(t, env.client.Create(t.Context(), group), "create an OperatorGroup for all namespaces")
 
@@ -209,7 +210,8 @@ func (m *lifecycleManager) unsubscribe() {
 		if err := env.client.List(ctx, &pods, client.InNamespace(operatorNamespace)); err != nil {
 			return err
 		}
-		if err := env.client.List(ctx, &roles, client.MatchingLabels{"olm.owner": bundleName}); err != nil {
+		// OLM leaves the roles for users, which name the version, but not its kind.
+		if err := env.client.List(ctx, &roles, client.MatchingLabels{"olm.owner": bundleName, "olm.owner.kind": "ClusterServiceVersion"}); err != nil {
 			return err
 		}
 		if len(pods.Items) > 0 || len(roles.Items) > 0 {
