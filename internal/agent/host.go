@@ -13,11 +13,13 @@ import (
 	"sync"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
+	"github.com/holdfast-db/holdfast/internal/agent/cgroup"
 	"github.com/holdfast-db/holdfast/internal/agent/diskspace"
 	"github.com/holdfast-db/holdfast/internal/agent/identity"
 	"github.com/holdfast-db/holdfast/internal/agent/insights"
@@ -81,6 +83,8 @@ type Host struct {
 	Insights *insights.Analyzer
 	// Trends is how the volume fills; nil where no text log is read.
 	Trends *trends.Recorder
+	// Usage is what CPU and memory the container uses; nil where no volume keeps it.
+	Usage *trends.UsageRecorder
 	// Tuning is what was measured of the database while the member led.
 	Tuning *tuning.Recorder
 	// Lock on the volume, once Loop has it.
@@ -114,6 +118,9 @@ func NewHost(o HostOptions) *Host {
 	}
 	h.Tuning = tuning.NewRecorder(o.Identity.Pod, o.Identity.PodUID)
 	h.Labeller = NewLabeller(o.Identity, o.Client, h.ListMembers, o.Log)
+	if o.DataDir != "" {
+		h.Usage = h.newUsage()
+	}
 	h.Labeller.SetRole(v1alpha1.RoleMember)
 	return h
 }
@@ -129,6 +136,10 @@ func (h *Host) Run(ctx context.Context, refresh func(context.Context), metrics h
 	if h.Trends != nil {
 		metrics = h.Trends.ServeMetrics(metrics)
 		go h.Trends.Follow(outer)
+	}
+	if h.Usage != nil {
+		metrics = h.Usage.ServeMetrics(metrics)
+		go h.Usage.Follow(outer)
 	}
 	failed, err := h.startServers(outer, refresh, metrics, &servers)
 	if err != nil {
@@ -212,11 +223,48 @@ func (h *Host) startServers(ctx context.Context, refresh func(context.Context), 
 // to the operator.
 func (h *Host) newTrends() *trends.Recorder {
 	recorder := trends.NewRecorder(trends.Options{
-		Log: h.o.Log, Dir: h.o.DataDir, Space: h.Space.Measure, Note: h.Insights.Note,
-		Serves: func() bool { return h.Store.Get().Serving },
+		Log: h.o.Log, Volume: h.volume(), Note: h.Insights.Note,
 	})
 	h.Insights.AddToReports(recorder.Report)
 	return recorder
+}
+
+// volume is where what is measured is kept.
+func (h *Host) volume() trends.Volume {
+	return trends.Volume{Dir: h.o.DataDir, Space: h.Space.Measure, Serves: func() bool { return h.Store.Get().Serving }}
+}
+
+// newUsage measures the container for recommendations about its resources. That an earlier
+// one was killed is in the pod alone.
+func (h *Host) newUsage() *trends.UsageRecorder {
+	recorder := trends.NewUsageRecorder(trends.UsageOptions{
+		Log: h.o.Log, Volume: h.volume(), Container: cgroup.Own(),
+		Publish: func(now time.Time) bool {
+			revision := h.Tuning.Renew(now)
+			if revision != "" {
+				h.Store.Update(func(s *agentapi.Status) { s.TuningRevision = revision })
+			}
+			return revision != ""
+		},
+	})
+	h.Tuning.AddToReports(recorder.Report)
+	h.Labeller.ObservePod(func(pod *corev1.Pod) {
+		if at := findMemoryKill(pod); !at.IsZero() {
+			recorder.RecordKill(at)
+		}
+	})
+	return recorder
+}
+
+// findMemoryKill is when the last container of the database was killed for lack of memory;
+// zero for never. The agent runs in that container.
+func findMemoryKill(pod *corev1.Pod) time.Time {
+	for _, c := range pod.Status.ContainerStatuses {
+		if t := c.LastTerminationState.Terminated; t != nil && t.Reason == "OOMKilled" {
+			return t.FinishedAt.UTC()
+		}
+	}
+	return time.Time{}
 }
 
 // followInsights reads the text log, and answers people who run a program in the

@@ -20,6 +20,10 @@ var (
 	VolumeSize        = NewGauge("holdfast_volume_size_bytes", "Size of the member's volume.")
 	VolumeFull        = NewGauge("holdfast_volume_full_forecast_seconds", "Seconds until the member's volume is full, by the trend of 14 days or by the last half hour to day, whichever is sooner; missing while no history shows that it fills.")
 	VolumeFree        = NewGauge("holdfast_volume_available_bytes", "Free space on the member's volume.")
+	CPUUsed           = NewGauge("holdfast_member_cpu_used_cores", "CPU that the member's container used in the last minute.")
+	CPUNeeded         = NewGauge("holdfast_member_cpu_needed_cores", "CPU that sufficed in 95 % of the minutes; what is a day older counts half.")
+	MemoryUsed        = NewGauge("holdfast_member_memory_used_bytes", "Memory that the member's container needs now: anonymous and shared memory, and files as far as they are read again and again. Page cache is not part of it.")
+	MemoryNeeded      = NewGauge("holdfast_member_memory_needed_bytes", "Memory that the member's container needs at the peak of a day; what is a day older counts half.")
 )
 
 // What members offer that archive.

@@ -2,6 +2,7 @@ package trends
 
 import (
 	"net/http"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
@@ -24,11 +25,44 @@ func (c collector) Collect(into chan<- prometheus.Metric) {
 	}
 }
 
+// usageCollector offers what the container uses and needs.
+type usageCollector struct{ *UsageRecorder }
+
+// Describe announces the families.
+func (c usageCollector) Describe(into chan<- *prometheus.Desc) {
+	metricfamily.Describe(into, metricfamily.CPUUsed, metricfamily.CPUNeeded, metricfamily.MemoryUsed, metricfamily.MemoryNeeded)
+}
+
+// Collect reports what is known.
+func (c usageCollector) Collect(into chan<- prometheus.Metric) {
+	send := metricfamily.SendTo(into)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.usage != nil {
+		send(metricfamily.CPUUsed, c.usage.CPU/1000)
+		send(metricfamily.MemoryUsed, float64(c.usage.Memory))
+	}
+	if e := c.history.Estimate(time.Now()); e.Measured > 0 {
+		send(metricfamily.CPUNeeded, e.CPU/1000)
+		send(metricfamily.MemoryNeeded, float64(e.Memory))
+	}
+}
+
 // ServeMetrics answers with the metrics of a handler, and with those of the Recorder behind
 // them.
 func (r *Recorder) ServeMetrics(others http.Handler) http.Handler {
+	return serveBehind(others, collector{r})
+}
+
+// ServeMetrics answers with the metrics of a handler, and with those of the UsageRecorder
+// behind them.
+func (r *UsageRecorder) ServeMetrics(others http.Handler) http.Handler {
+	return serveBehind(others, usageCollector{r})
+}
+
+func serveBehind(others http.Handler, c prometheus.Collector) http.Handler {
 	registry := prometheus.NewRegistry()
-	registry.MustRegister(collector{r})
+	registry.MustRegister(c)
 	own := promhttp.HandlerFor(registry, promhttp.HandlerOpts{DisableCompression: true})
 	return http.HandlerFunc(func(w http.ResponseWriter, request *http.Request) {
 		request = request.Clone(request.Context())
