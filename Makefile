@@ -68,7 +68,7 @@ shape: ## print the length of functions and files and the size of types and dire
 lint: ## golangci-lint with the import direction (minutes when its cache is cold)
 	$(call say,linting)
 	@$(TOOL) golangci-lint run --allow-parallel-runners ./...
-	@cd test && $(TOOL) golangci-lint run --allow-parallel-runners --build-tags e2e,soak,apiserver,promtool,prometheus,browser,notifications -c ../.golangci.yml ./...
+	@cd test && $(TOOL) golangci-lint run --allow-parallel-runners --build-tags e2e,soak,apiserver,promtool,prometheus,browser,notifications,olm -c ../.golangci.yml ./...
 	@cd test/argocd && $(TOOL) golangci-lint run --allow-parallel-runners --build-tags apiserver -c ../../.golangci.yml ./...
 
 unit: ## tests that need nothing but Go
@@ -145,6 +145,10 @@ notifications-test: $(CLUSTER) ## Flux's own notification-controller passes on w
 	$(call say,events in the notification-controller)
 	@cd test && KUBEBUILDER_ASSETS=$$($(CLUSTER) assets) go test -tags notifications -count=1 -timeout 30m ./notificationcontroller/
 
+olm-test: ## opm validates the catalog for OLM, and renders the same from the bundle (the first build takes minutes)
+	$(call say,the catalog in opm)
+	@cd test && go test -tags olm -count=1 -timeout 30m -run OPM ./olm/
+
 ui-vendor: ## take the libraries of the pages of `kubectl holdfast ui` from npm, by the hashes of test/ui/package-lock.json
 	@test/ui/vendor.sh
 
@@ -195,7 +199,7 @@ e2e: cluster deploy $(if $(filter .,$(FOCUS))$(findstring Flux,$(FOCUS)),flux) $
 	$(call say,end-to-end tests)
 	@FOCUS='$(FOCUS)' STATE=$(STATE) GOTESTSUM='$(TOOL) gotestsum' test/run-e2e.sh -tags e2e -timeout 60m
 
-soak: alerts-test notifications-test ui-test site-test cluster deploy etcd-images mysql-images s3-image ## run the long versions of the end-to-end tests, and every promise with every kind (about 14 hours; FAILOVER_RUNS=1 saves three of them)
+soak: alerts-test notifications-test olm-test ui-test site-test cluster deploy etcd-images mysql-images s3-image ## run the long versions of the end-to-end tests, and every promise with every kind (about 14 hours; FAILOVER_RUNS=1 saves three of them)
 	$(if $(filter .,$(FOCUS)),@HOLDFAST_HISTORIES=500000 HOLDFAST_SEED=$(or $(SEED),1000000) go test -count=1 -timeout 6h -run Histories ./internal/election/)
 	@FOCUS='$(if $(filter .,$(FOCUS)),TestSoak,$(FOCUS))' STATE=$(STATE) GOTESTSUM='$(TOOL) gotestsum' SEED=$(SEED) test/run-e2e.sh -tags 'e2e soak' -timeout 24h
 	$(if $(filter .,$(FOCUS)),@$(MAKE) --no-print-directory versions-test)
@@ -250,4 +254,4 @@ recording: ## docs/images/drift.svg, from a drift in the cluster that make demo 
 
 bin/cluster: $(CLUSTER)
 
-.PHONY: recording site site-test ui-test ui-vendor alerts-test notifications-test dashboards-test help build plugin generate check-generated shape lint unit api-test etcd-test postgres-test mysql-test argocd-test cluster cluster-down flux etcd-images mysql-images s3-image deploy image release release-test undeploy e2e soak versions-test chaos bench test checks program-test builds demo
+.PHONY: recording site site-test ui-test ui-vendor alerts-test notifications-test olm-test dashboards-test help build plugin generate check-generated shape lint unit api-test etcd-test postgres-test mysql-test argocd-test cluster cluster-down flux etcd-images mysql-images s3-image deploy image release release-test undeploy e2e soak versions-test chaos bench test checks program-test builds demo

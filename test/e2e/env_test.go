@@ -82,12 +82,16 @@ func chooseSideBySide() error {
 	return errors.Join(append(errs, flag.Set("test.parallel", unlimited))...)
 }
 
-func connectToCluster() error {
-	path := os.Getenv("KUBECONFIG")
-	if path == "" {
-		path = filepath.Join(state, "kubeconfig")
+// kubeconfigFile is how to reach the cluster of the tests.
+func kubeconfigFile() string {
+	if path := os.Getenv("KUBECONFIG"); path != "" {
+		return path
 	}
-	config, err := clientcmd.BuildConfigFromFlags("", path)
+	return filepath.Join(state, "kubeconfig")
+}
+
+func connectToCluster() error {
+	config, err := clientcmd.BuildConfigFromFlags("", kubeconfigFile())
 	if err != nil {
 		return err
 	}

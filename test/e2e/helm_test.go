@@ -5,8 +5,6 @@ package e2e
 import (
 	"context"
 	"fmt"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -95,10 +93,7 @@ type helm struct {
 func (h *helm) configure(t *testing.T) *action.Configuration {
 	t.Helper()
 	settings := cli.New()
-	settings.KubeConfig = os.Getenv("KUBECONFIG")
-	if settings.KubeConfig == "" {
-		settings.KubeConfig = filepath.Join(state, "kubeconfig")
-	}
+	settings.KubeConfig = kubeconfigFile()
 	settings.SetNamespace(operatorNamespace)
 	configuration := action.NewConfiguration()
 	must(t, configuration.Init(settings.RESTClientGetter(), operatorNamespace, "secret"), "configure Helm")

@@ -4,10 +4,12 @@ import (
 	"encoding/json"
 	"maps"
 	"os"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
 
+	"github.com/blang/semver/v4"
 	"github.com/google/go-cmp/cmp"
 	"github.com/operator-framework/api/pkg/manifests"
 	"github.com/operator-framework/api/pkg/validation"
@@ -89,6 +91,28 @@ func TestValidatorsFindMistakes(t *testing.T) {
 		if found == 0 {
 			t.Errorf("%s: nothing is found", name)
 		}
+	}
+}
+
+// testedKubernetes are the versions of the page on versions.
+var testedKubernetes = regexp.MustCompile(`(?m)^\| Kubernetes \| (\d+\.\d+)\.\d+ \|`)
+
+// OLM installs the bundle on every version of Kubernetes that is tested, and on no older one.
+func TestBundleAcceptsTestedKubernetes(t *testing.T) {
+	page, err := os.ReadFile(root + "/docs/reference/versions.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var tested []semver.Version
+	for _, found := range testedKubernetes.FindAllStringSubmatch(string(page), -1) {
+		tested = append(tested, semver.MustParse(found[1]+".0"))
+	}
+	semver.Sort(tested)
+	if len(tested) == 0 {
+		t.Fatal("the page names no version of Kubernetes")
+	}
+	if got := loadBundle(t).CSV.Spec.MinKubeVersion; got != tested[0].String() {
+		t.Errorf("the bundle needs Kubernetes %s, and the oldest tested version is %s", got, tested[0])
 	}
 }
 

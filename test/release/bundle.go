@@ -10,9 +10,30 @@ import (
 	"github.com/holdfast-db/holdfast/test/olm"
 )
 
+// bundleImage is what the bundle's image is to be pushed as.
+func (r *release) bundleImage() string { return r.image + "-bundle:" + r.version }
+
+// buildBundle makes OLM's bundle.
+func (r *release) buildBundle() (olm.Bundle, error) {
+	return olm.Build(r.root, r.version, r.image+":"+r.version)
+}
+
+// writeCatalog writes what a publisher adds to a catalog of OLM.
+func (r *release) writeCatalog(context.Context) error {
+	bundle, err := r.buildBundle()
+	if err != nil {
+		return err
+	}
+	catalog, err := bundle.Catalog(r.bundleImage())
+	if err != nil {
+		return err
+	}
+	return r.writeText(catalogFile, catalog)
+}
+
 // writeBundle packs OLM's bundle as the image that a catalog names.
 func (r *release) writeBundle(ctx context.Context) error {
-	bundle, err := olm.Build(r.root, r.version, r.image+":"+r.version)
+	bundle, err := r.buildBundle()
 	if err != nil {
 		return err
 	}

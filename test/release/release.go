@@ -72,6 +72,7 @@ func checkVersion(version string) error {
 const (
 	imageFile      = "holdfast-image.tar"
 	bundleFile     = "holdfast-bundle-image.tar"
+	catalogFile    = "holdfast-catalog.yaml"
 	installFile    = "install.yaml"
 	krewFile       = "krew-holdfast.yaml"
 	notesFile      = "RELEASE_NOTES.md"
@@ -99,7 +100,7 @@ func sbomFile(name string) string {
 
 // fileNames are all files of the release, in order.
 func (r *release) fileNames() []string {
-	names := []string{imageFile, bundleFile, r.chartFile(), installFile, krewFile, notesFile, provenanceFile, checksumsFile}
+	names := []string{imageFile, bundleFile, catalogFile, r.chartFile(), installFile, krewFile, notesFile, provenanceFile, checksumsFile}
 	for _, p := range r.platforms {
 		names = append(names, r.binaryFile(p), sbomFile(r.binaryFile(p)))
 	}
@@ -132,6 +133,7 @@ func (r *release) write(ctx context.Context) error {
 		{"write the manifests", r.writeManifests},
 		{"package the Helm chart", r.writeChart},
 		{"pack the bundle for OLM", r.writeBundle},
+		{"write the catalog for OLM", r.writeCatalog},
 		{"write the release notes", r.writeNotes},
 		{"write the provenance statement", r.writeProvenance},
 		{"write the checksums", r.writeChecksums},

@@ -54,6 +54,7 @@ func TestReleaseIsReproducible(t *testing.T) {
 	t.Run("krew", func(t *testing.T) { checkKrewManifest(t, r) })
 	t.Run("chart", func(t *testing.T) { checkChart(t, r) })
 	t.Run("images", func(t *testing.T) { checkImages(t, r) })
+	t.Run("catalog", func(t *testing.T) { checkCatalog(t, r) })
 	t.Run("SBOM", func(t *testing.T) { checkSBOMs(t, r) })
 	t.Run("provenance", func(t *testing.T) { checkProvenance(t, r, sums[0]) })
 }
@@ -264,6 +265,20 @@ func checkImages(t *testing.T, r *release) {
 		}
 		if want.name != "" && named != 1 {
 			t.Errorf("%s is %d times called %s, want once", file, named, want.name)
+		}
+	}
+}
+
+// checkCatalog looks for the images by which OLM's catalog refers to other files of the
+// release. Its content has tests of its own, in the package that makes it.
+func checkCatalog(t *testing.T, r *release) {
+	text, err := os.ReadFile(r.path(catalogFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, line := range []string{"\nimage: registry.example.com/holdfast-bundle:v0.1.0\n", "image: registry.example.com/holdfast:v0.1.0\n", "\nname: holdfast.v0.1.0\n"} {
+		if strings.Count(string(text), line) != 1 {
+			t.Errorf("%s has the line %q %d times, want once", catalogFile, line, strings.Count(string(text), line))
 		}
 	}
 }
