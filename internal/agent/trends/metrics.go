@@ -1,61 +1,19 @@
 package trends
 
 import (
-	"net/http"
-
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/holdfast-db/holdfast/internal/agent/metricfamily"
 )
 
-// collector offers the forecast.
-type collector struct{ *Recorder }
-
 // Describe announces the family.
-func (c collector) Describe(into chan<- *prometheus.Desc) {
+func (r *Recorder) Describe(into chan<- *prometheus.Desc) {
 	metricfamily.Describe(into, metricfamily.VolumeFull)
 }
 
 // Collect reports the forecast of a volume that fills.
-func (c collector) Collect(into chan<- prometheus.Metric) {
-	if f := c.Forecast(); f.Fills {
+func (r *Recorder) Collect(into chan<- prometheus.Metric) {
+	if f := r.Forecast(); f.Fills {
 		metricfamily.SendTo(into)(metricfamily.VolumeFull, f.Left.Seconds())
 	}
 }
-
-// ServeMetrics answers with the metrics of a handler, and with those of the Recorder behind
-// them.
-func (r *Recorder) ServeMetrics(others http.Handler) http.Handler {
-	registry := prometheus.NewRegistry()
-	registry.MustRegister(collector{r})
-	own := promhttp.HandlerFor(registry, promhttp.HandlerOpts{DisableCompression: true})
-	return http.HandlerFunc(func(w http.ResponseWriter, request *http.Request) {
-		request = request.Clone(request.Context())
-		for _, name := range []string{"Accept", "Accept-Encoding"} { // the two are one text
-			request.Header.Del(name)
-		}
-		first := &answered{ResponseWriter: w}
-		others.ServeHTTP(first, request)
-		if !first.failed {
-			own.ServeHTTP(bodyOnly{w}, request)
-		}
-	})
-}
-
-// answered remembers whether a handler refused.
-type answered struct {
-	http.ResponseWriter
-	failed bool
-}
-
-func (a *answered) WriteHeader(code int) {
-	a.failed = code != http.StatusOK
-	a.ResponseWriter.WriteHeader(code)
-}
-
-// bodyOnly writes no header: the handler before has.
-type bodyOnly struct{ http.ResponseWriter }
-
-func (bodyOnly) WriteHeader(int)     {}
-func (bodyOnly) Header() http.Header { return http.Header{} }
