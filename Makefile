@@ -13,6 +13,8 @@ CHAOS ?= 30m
 SEED ?=
 PLATFORMS ?= linux/amd64 linux/arm64
 RELEASE_IMAGE ?= ghcr.io/holdfast-db/holdfast
+# The folder that make release writes anew.
+RELEASE_OUT ?= dist
 # The oldest supported etcd release, and the newest of two minor versions.
 ETCD_VERSIONS ?= 3.5.9 3.6 3.7
 # The majors of PostgreSQL that suites of Debian have.
@@ -125,11 +127,11 @@ image: $(CLUSTER) ## dist/holdfast-image.tar, an OCI archive to push to your reg
 	@echo '  skopeo copy --all oci-archive:dist/holdfast-image.tar docker://registry.example.com/holdfast:main'
 
 release: $(CLUSTER) ## dist/: every file to publish of VERSION=v0.1.0; RELEASE_IMAGE= for another repository of the image
-	$(call say,writing the release $(VERSION) into dist)
-	@# A run that fails leaves dist as it was.
-	@rm -rf dist.new
-	@cd test && go run ./release -version '$(VERSION)' -image '$(RELEASE_IMAGE)' -tags '$(TAGS)' -packer $(CLUSTER) -out $(CURDIR)/dist.new $(CURDIR)
-	@rm -rf dist && mv dist.new dist
+	$(call say,writing the release $(VERSION) into $(RELEASE_OUT))
+	@# A run that fails leaves the folder as it was.
+	@rm -rf '$(RELEASE_OUT).new'
+	@cd test && go run ./release -version '$(VERSION)' -image '$(RELEASE_IMAGE)' -tags '$(TAGS)' -packer $(CLUSTER) -out '$(abspath $(RELEASE_OUT)).new' $(CURDIR)
+	@rm -rf '$(RELEASE_OUT)' && mv '$(RELEASE_OUT).new' '$(RELEASE_OUT)'
 
 alerts-test: ## fire and silence each alert in promtool (minutes when it is not built yet)
 	$(call say,alerts in promtool)

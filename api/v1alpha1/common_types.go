@@ -94,7 +94,7 @@ type CommonSpec struct {
 	// +kubebuilder:default={}
 	Network NetworkSpec `json:"network,omitzero"`
 
-	// Tuning says whether settings are recommended by what the members measured.
+	// Tuning says whether settings and resources are recommended by what the members measured.
 	// Default: they are, in status.recommendations.
 	// +optional
 	Tuning TuningSpec `json:"tuning,omitzero"`

@@ -153,7 +153,8 @@ type CommonStatus struct {
 	// +optional
 	Insights *InsightsStatus `json:"insights,omitempty"`
 
-	// Recommendations about settings, the most urgent first. No condition rests on them.
+	// Recommendations about settings and resources, the most urgent first. No condition rests
+	// on them.
 	// kubectl holdfast recommend writes a patch from them.
 	// +optional
 	// +listType=map

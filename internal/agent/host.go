@@ -13,12 +13,14 @@ import (
 	"sync"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
 	"github.com/holdfast-db/holdfast/internal/agent/anomalies"
+	"github.com/holdfast-db/holdfast/internal/agent/cgroup"
 	"github.com/holdfast-db/holdfast/internal/agent/diskspace"
 	"github.com/holdfast-db/holdfast/internal/agent/identity"
 	"github.com/holdfast-db/holdfast/internal/agent/insights"
@@ -87,6 +89,8 @@ type Host struct {
 	Trends *trends.Recorder
 	// Anomalies is what is not as usual; nil where no signals are measured.
 	Anomalies *anomalies.Recorder
+	// Usage is what CPU and memory the container uses; nil where no volume keeps it.
+	Usage *trends.UsageRecorder
 	// Tuning is what was measured of the database while the member led.
 	Tuning *tuning.Recorder
 	// Lock on the volume, once Loop has it.
@@ -120,6 +124,9 @@ func NewHost(o HostOptions) *Host {
 	}
 	h.Tuning = tuning.NewRecorder(o.Identity.Pod, o.Identity.PodUID)
 	h.Labeller = NewLabeller(o.Identity, o.Client, h.ListMembers, o.Log)
+	if o.DataDir != "" {
+		h.Usage = h.newUsage()
+	}
 	h.Labeller.SetRole(v1alpha1.RoleMember)
 	return h
 }
@@ -139,6 +146,10 @@ func (h *Host) Run(ctx context.Context, refresh func(context.Context), metrics h
 	if h.Anomalies != nil {
 		metrics = metricfamily.AppendTo(metrics, h.Anomalies)
 		go h.Anomalies.Follow(outer)
+	}
+	if h.Usage != nil {
+		metrics = metricfamily.AppendTo(metrics, h.Usage)
+		go h.Usage.Follow(outer)
 	}
 	failed, err := h.startServers(outer, refresh, metrics, &servers)
 	if err != nil {
@@ -222,8 +233,7 @@ func (h *Host) startServers(ctx context.Context, refresh func(context.Context), 
 // answer to the operator.
 func (h *Host) addRecorders() {
 	h.Trends = trends.NewRecorder(trends.Options{
-		Log: h.o.Log, Dir: h.o.DataDir, Space: h.Space.Measure, Note: h.Insights.Note,
-		Serves: func() bool { return h.Store.Get().Serving },
+		Log: h.o.Log, Volume: h.volume(), Note: h.Insights.Note,
 	})
 	if h.o.Signals != nil {
 		h.Anomalies = anomalies.NewRecorder(anomalies.Options{
@@ -237,6 +247,44 @@ func (h *Host) addRecorders() {
 			h.Anomalies.Report(into)
 		}
 	})
+}
+
+// volume is where what is measured is kept.
+func (h *Host) volume() trends.Volume {
+	return trends.Volume{Dir: h.o.DataDir, Space: h.Space.Measure, Serves: func() bool { return h.Store.Get().Serving }}
+}
+
+// newUsage measures the container for recommendations about its resources. That an earlier
+// one was killed is in the pod alone.
+func (h *Host) newUsage() *trends.UsageRecorder {
+	recorder := trends.NewUsageRecorder(trends.UsageOptions{
+		Log: h.o.Log, Volume: h.volume(), Container: cgroup.Own(),
+		Publish: func(now time.Time) bool {
+			revision := h.Tuning.Renew(now)
+			if revision != "" {
+				h.Store.Update(func(s *agentapi.Status) { s.TuningRevision = revision })
+			}
+			return revision != ""
+		},
+	})
+	h.Tuning.AddToReports(recorder.Report)
+	h.Labeller.ObservePod(func(pod *corev1.Pod) {
+		if at := findMemoryKill(pod); !at.IsZero() {
+			recorder.RecordKill(at)
+		}
+	})
+	return recorder
+}
+
+// findMemoryKill is when the last container of the database was killed for lack of memory;
+// zero for never. The agent runs in that container.
+func findMemoryKill(pod *corev1.Pod) time.Time {
+	for _, c := range pod.Status.ContainerStatuses {
+		if t := c.LastTerminationState.Terminated; t != nil && t.Reason == "OOMKilled" {
+			return t.FinishedAt.UTC()
+		}
+	}
+	return time.Time{}
 }
 
 // followInsights reads the text log, and answers people who run a program in the

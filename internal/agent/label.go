@@ -50,6 +50,9 @@ type Labeller struct {
 	// mayLead says whether the member may label itself as the primary now; nil for
 	// always. Set it before FollowRole.
 	mayLead func() bool
+	// observe is called with the pod as the API server has it; nil for nothing. Set it before
+	// FollowRole.
+	observe func(*corev1.Pod)
 
 	mu       sync.Mutex
 	want     string
@@ -70,6 +73,9 @@ func NewLabeller(id identity.Identity, client kubernetes.Interface, peers func()
 
 // LimitPrimary has the member label itself as the primary only while it may lead.
 func (l *Labeller) LimitPrimary(mayLead func() bool) { l.mayLead = mayLead }
+
+// ObservePod has each version of the pod observed, as the API server has it.
+func (l *Labeller) ObservePod(observe func(*corev1.Pod)) { l.observe = observe }
 
 // SetRole wants another role from now on. It does not wait.
 func (l *Labeller) SetRole(role string) {
@@ -183,6 +189,9 @@ func (l *Labeller) recordPod(pod *corev1.Pod) {
 	l.observed = pod.Labels[v1alpha1.LabelRole]
 	l.mu.Unlock()
 	l.wakeUp()
+	if l.observe != nil {
+		l.observe(pod)
+	}
 }
 
 func (l *Labeller) labelPod(ctx context.Context) error {

@@ -176,7 +176,7 @@ type Status struct {
 	// at most once in ten minutes; empty before the first.
 	InsightsRevision string `json:"insightsRevision,omitempty"`
 	// TuningRevision changes when TuningPath answers something new, at most once in ten
-	// minutes; empty before the first. A member that no longer leads keeps its last.
+	// minutes; empty before the first.
 	TuningRevision string `json:"tuningRevision,omitempty"`
 	// Details that only one engine has.
 	Details map[string]string `json:"details,omitempty"`

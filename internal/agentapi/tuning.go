@@ -5,8 +5,9 @@ import "time"
 // TuningPath answers Tuning over mutual TLS, as StatusPath does.
 const TuningPath = "/tuning"
 
-// Tuning is what a member has measured of its database while it led, for recommendations
-// about settings. It holds numbers under the names below, and no text of a client.
+// Tuning is what a member has measured of its database while it led, and of its container, for
+// recommendations about settings and resources. It holds numbers under the names below, and no
+// text of a client.
 type Tuning struct {
 	Pod    string `json:"pod"`
 	PodUID string `json:"podUID"`
@@ -14,7 +15,40 @@ type Tuning struct {
 	Revision string `json:"revision,omitempty"`
 	// Slots of the last day, the oldest first. A slot ends when a setting changes.
 	Slots []TuningSlot `json:"slots"`
+	// Sizing is what the member measured of its container, whether or not it led; nil where
+	// it cannot, and of agents that do not say it.
+	Sizing *Sizing `json:"sizing,omitempty"`
 }
+
+// Sizing is what a member needs of CPU and memory, by what its container used while the
+// database served. CPU is in millicores, memory in bytes, and both are rounded up.
+type Sizing struct {
+	// Seconds that were measured, of the last two weeks.
+	Seconds int64 `json:"seconds"`
+	// CPU is what sufficed in 95 % of the minutes, in which older ones count less, and MostCPU
+	// the largest that this was in the last two weeks.
+	CPU     int64 `json:"cpu"`
+	MostCPU int64 `json:"mostCPU"`
+	// Throttled is the share of the periods of limits.cpu in which the container had to stop,
+	// and Stalled that of the time in which something in it waited for a processor.
+	Throttled float64 `json:"throttled,omitempty"`
+	Stalled   float64 `json:"stalled,omitempty"`
+	// Memory is what a day takes at its peak: anonymous and shared memory, and files as far as
+	// they are read again and again. Older days count less, and MostMemory is of the day that
+	// needed most. MostHeld has all file pages in it that the kernel holds active: no less may
+	// do.
+	Memory     int64 `json:"memory"`
+	MostMemory int64 `json:"mostMemory"`
+	MostHeld   int64 `json:"mostHeld"`
+	// Kills for lack of memory in eight weeks, the last one's time, and the largest limit that
+	// did not suffice.
+	Kills      int       `json:"kills,omitempty"`
+	LastKill   time.Time `json:"lastKill,omitzero"`
+	KillMemory int64     `json:"killMemory,omitempty"`
+}
+
+// Measured is the time that was measured, of the last two weeks.
+func (s *Sizing) Measured() time.Duration { return time.Duration(s.Seconds) * time.Second }
 
 // TuningSlot is what was measured with the same settings.
 type TuningSlot struct {

@@ -65,6 +65,8 @@ type simulation struct {
 	insights []agentapi.Insight
 	// measured is what the first member measured of its database; nil for nothing.
 	measured []agentapi.TuningSlot
+	// sized is what members measured of their containers, by pod; nil for nothing.
+	sized map[string]*agentapi.Sizing
 	// pauses are what was measured of writes.
 	pauses []agentclient.Pause
 	// also changes what agents say; nil for nothing.
@@ -229,6 +231,12 @@ func (s *simulation) answer(status *agentapi.Status) agentclient.Observation {
 	}
 	if status != nil && s.measured != nil && strings.HasSuffix(status.Pod, "-0") {
 		o.Tuning = &agentapi.Tuning{Pod: status.Pod, PodUID: status.PodUID, Slots: s.measured}
+	}
+	if status != nil && s.sized[status.Pod] != nil {
+		if o.Tuning == nil {
+			o.Tuning = &agentapi.Tuning{Pod: status.Pod, PodUID: status.PodUID}
+		}
+		o.Tuning.Sizing = s.sized[status.Pod]
 	}
 	return o
 }

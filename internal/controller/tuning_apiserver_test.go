@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -93,7 +94,7 @@ func recommendationsAreRecorded(t *testing.T, w *world) {
 	o = w.operate(0)
 	w.awaitSteady(o)
 	w.get(c)
-	if got := c.CommonStatus().Recommendations; !slices.Equal(got, recorded) {
+	if got := c.CommonStatus().Recommendations; !equality.Semantic.DeepEqual(got, recorded) {
 		t.Errorf("after a restart of the operator it is %+v, and was %+v", got, recorded)
 	}
 }

@@ -136,7 +136,7 @@ type Report struct {
 	Agent *v1alpha1.AgentStatus
 	// Insights of the members' text logs; nil for none.
 	Insights *v1alpha1.InsightsStatus
-	// Recommendations about settings.
+	// Recommendations about settings and resources.
 	Recommendations []v1alpha1.RecommendationStatus
 	// Election of the members; nil of a kind whose members hold none.
 	Election *v1alpha1.ElectionStatus

@@ -24,18 +24,18 @@ func recommendCommand(s *session) *cobra.Command {
 	o := &recommendOptions{session: s}
 	cmd := &cobra.Command{
 		Use:   "recommend NAME",
-		Short: "Show which settings should change, and why, or write a patch to commit",
-		Long: `Show what the operator recommends about the settings of a cluster, with what the
-members measured. It changes nothing.
+		Short: "Show which settings and resources should change, and why, or write a patch to commit",
+		Long: `Show what the operator recommends about the settings and the resources of a
+cluster, with what the members measured. It changes nothing.
 
-With -o patch it writes a patch that declares the most urgent setting, or every
-one with --all. Commit it beside the cluster, and list it under patches in
+With -o patch it writes a patch that declares the most urgent one, or every one
+with --all. Commit it beside the cluster, and list it under patches in
 kustomization.yaml with the target that it names: without one, kustomize finds no
 cluster whose manifest has no namespace. One setting at a time shows what helped.`,
 		Args: exactlyOne,
 		RunE: o.runRecommend,
 	}
-	cmd.Flags().BoolVar(&o.all, "all", false, "with -o patch: every setting, not only the most urgent one")
+	cmd.Flags().BoolVar(&o.all, "all", false, "with -o patch: every setting and resource, not only the most urgent one")
 	outputFlag(cmd, &o.output, "table", "table", "patch", "json")
 	return cmd
 }
@@ -85,7 +85,17 @@ func writeRecommendations(out io.Writer, c v1alpha1.Cluster) error {
 			return err
 		}
 	}
-	return table.Flush()
+	if err := table.Flush(); err != nil {
+		return err
+	}
+	for _, r := range list {
+		if len(r.Computed) > 0 {
+			if _, err := fmt.Fprintf(out, "With %s change %s.\n", r.Field, strings.Join(r.Computed, ", ")); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 // writePatch writes a patch of the object that declares the cluster, which a person
@@ -99,6 +109,9 @@ func writePatch(out io.Writer, declaring client.Object, c v1alpha1.Cluster, tool
 		}
 		setField(spec, strings.TrimPrefix(r.Field, "spec."), r.Value)
 		lines = append(lines, fmt.Sprintf("# %s: %s, now %s: %s", r.Field, r.Value, r.Current, r.Evidence))
+		if len(r.Computed) > 0 {
+			lines = append(lines, "#   It also changes "+strings.Join(r.Computed, ", "))
+		}
 	}
 	if len(spec) == 0 {
 		return fmt.Errorf("nothing is recommended for %s: there is no patch", nameOf(c))
@@ -124,7 +137,8 @@ func writePatch(out io.Writer, declaring client.Object, c v1alpha1.Cluster, tool
 	return err
 }
 
-// setField sets a field of a spec by its path, such as parameters.work_mem.
+// setField sets a field of a spec by its path, such as resources.requests.cpu. The name of a
+// parameter may have a dot.
 func setField(spec map[string]any, path, value string) {
 	first, rest, nested := strings.Cut(path, ".")
 	if !nested {
@@ -136,5 +150,9 @@ func setField(spec map[string]any, path, value string) {
 		inner = map[string]any{}
 		spec[first] = inner
 	}
-	inner[rest] = value
+	if first == "parameters" {
+		inner[rest] = value
+		return
+	}
+	setField(inner, rest, value)
 }

@@ -47,6 +47,26 @@ func TestRecommendPatchOfADatabase(t *testing.T) {
 	}
 }
 
+// Resources are nested, and what changes with them is said.
+func TestRecommendResources(t *testing.T) {
+	c := clusterOfThree()
+	c.Status.Recommendations = []v1alpha1.RecommendationStatus{
+		{Field: "spec.resources.limits.memory", Current: "1Gi", Value: "1536Mi", Evidence: "orders-1 was killed", Restart: true, Since: metav1.NewTime(noon)},
+		{Field: "spec.resources.requests.memory", Current: "512Mi", Value: "1Gi", Evidence: "orders-1 needed 900 MiB", Restart: true, Computed: []string{"shared_buffers", "work_mem"}, Since: metav1.NewTime(noon)},
+		{Field: "spec.resources.requests.cpu", Current: "none", Value: "500m", Evidence: "orders-0 used up to 420m", Restart: true, Since: metav1.NewTime(noon)},
+		{Field: "spec.parameters.pg_stat_statements.max", Current: "1000", Value: "2000", Evidence: "dots in a name", Since: metav1.NewTime(noon)},
+	}
+	var out bytes.Buffer
+	if err := writePatch(&out, c, c, "", true); err != nil {
+		t.Fatal(err)
+	}
+	compareGolden(t, "recommend-patch-resources.yaml", out.String())
+	out.Reset()
+	if err := writeRecommendations(&out, c); err != nil || !strings.HasSuffix(out.String(), "\nWith spec.resources.requests.memory change shared_buffers, work_mem.\n") {
+		t.Errorf("%v\n%s", err, out.String())
+	}
+}
+
 func TestRecommendTable(t *testing.T) {
 	var out bytes.Buffer
 	want := `FIELD                           CURRENT  VALUE  TAKES    EVIDENCE

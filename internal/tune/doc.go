@@ -1,5 +1,5 @@
-// Package tune knows which database settings to change: it derives recommendations from
-// what members measured. It is pure: time is an argument, and what it must remember stands
+// Package tune knows which database settings and resources to change: it derives
+// recommendations from what members measured. It is pure: time is an argument, and what it must remember stands
 // in the recommendations that were recorded before.
 //
 // It never recommends a setting that durability rests on, never more than twice the current

@@ -43,6 +43,8 @@ type Spec struct {
 	// Memory is the limit in bytes; 0 for none, and then no memory setting is raised.
 	// Volume is the declared size in bytes.
 	Memory, Volume int64
+	// Resources are the declared ones.
+	Resources Resources
 }
 
 // observed is what was measured with the setting that is in force now.

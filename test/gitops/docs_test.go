@@ -38,7 +38,7 @@ func TestDocsBlocksAreRun(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, called := range regexp.MustCompile(`\.(?:run|start)Step\(t, "(\w+)", "([\w-]+)"`).FindAllStringSubmatch(tests.String(), -1) {
+	for _, called := range regexp.MustCompile(`\.(?:run|start|need)Step\(t, "(\w+)", "([\w-]+)"`).FindAllStringSubmatch(tests.String(), -1) {
 		if _, err := docs.FindStep(root, called[1], called[2]); err != nil {
 			t.Error(err)
 		}

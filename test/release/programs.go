@@ -48,13 +48,14 @@ func (r *release) writeBinaries(ctx context.Context) error {
 	return nil
 }
 
-// packImage packs the operator's programs as make image does.
+// packImage packs the operator's programs as make image does. The archive has the name
+// that manifests refer to, so that nodes can import it without a registry.
 func (r *release) packImage(ctx context.Context) error {
 	var programs []string
 	for _, p := range r.platforms {
 		programs = append(programs, p.arch+"="+r.path(r.binaryFile(p)))
 	}
-	return runProgram(exec.CommandContext(ctx, r.packer, "pack", "--oci", strings.Join(programs, ","), "--out", r.path(imageFile),
+	return runProgram(exec.CommandContext(ctx, r.packer, "pack", "--oci", strings.Join(programs, ","), "--name", r.image+":"+r.version, "--out", r.path(imageFile),
 		"--label", "org.opencontainers.image.title=holdfast",
 		"--label", "org.opencontainers.image.source="+repository,
 		"--label", "org.opencontainers.image.version="+r.version,

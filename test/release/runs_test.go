@@ -229,18 +229,18 @@ func checkChart(t *testing.T, r *release) {
 // many images they hold.
 func checkImages(t *testing.T, r *release) {
 	for file, want := range map[string]struct {
-		images int
-		label  string
+		images      int
+		label, name string
 	}{
-		imageFile:  {len(r.platforms), `"org.opencontainers.image.version":"v0.1.0"`},
-		bundleFile: {1, `"operators.operatorframework.io.bundle.package.v1":"holdfast"`},
+		imageFile:  {len(r.platforms), `"org.opencontainers.image.version":"v0.1.0"`, r.image + ":v0.1.0"},
+		bundleFile: {1, `"operators.operatorframework.io.bundle.package.v1":"holdfast"`, ""},
 	} {
 		archive, err := os.Open(r.path(file))
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer archive.Close()
-		labelled := 0
+		labelled, named := 0, 0
 		for entries := tar.NewReader(archive); ; {
 			header, err := entries.Next()
 			if errors.Is(err, io.EOF) {
@@ -257,9 +257,13 @@ func checkImages(t *testing.T, r *release) {
 				t.Fatal(err)
 			}
 			labelled += strings.Count(string(content), want.label)
+			named += strings.Count(string(content), `"io.containerd.image.name": "`+want.name+`"`)
 		}
 		if labelled != want.images {
 			t.Errorf("%s has %d images with %s, want %d", file, labelled, want.label, want.images)
+		}
+		if want.name != "" && named != 1 {
+			t.Errorf("%s is %d times called %s, want once", file, named, want.name)
 		}
 	}
 }

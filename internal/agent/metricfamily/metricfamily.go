@@ -21,6 +21,10 @@ var (
 	VolumeFull        = NewGauge("holdfast_volume_full_forecast_seconds", "Seconds until the member's volume is full, by the trend of 14 days or by the last half hour to day, whichever is sooner; missing while no history shows that it fills.")
 	Anomaly           = NewGauge("holdfast_anomaly", "1 while a measurement of the member is far from what is usual at this time of the day; missing otherwise.", "signal")
 	VolumeFree        = NewGauge("holdfast_volume_available_bytes", "Free space on the member's volume.")
+	CPUUsed           = NewGauge("holdfast_member_cpu_used_cores", "CPU that the member's container used in the last minute.")
+	CPUNeeded         = NewGauge("holdfast_member_cpu_needed_cores", "CPU that sufficed in 95 % of the minutes; what is a day older counts half.")
+	MemoryUsed        = NewGauge("holdfast_member_memory_used_bytes", "Memory that the member's container needs now: anonymous and shared memory, and files as far as they are read again and again. Page cache is not part of it.")
+	MemoryNeeded      = NewGauge("holdfast_member_memory_needed_bytes", "Memory that the member's container needs at the peak of a day; what is a day older counts half.")
 )
 
 // What members offer that archive.

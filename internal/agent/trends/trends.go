@@ -1,6 +1,7 @@
-// Package trends keeps, beside a database, how its volume fills, and says when it is full.
-// It measures the volume once a minute, and keeps what it measured in one file on the
-// volume: nothing is written to the API server, and a restart loses an hour at most.
+// Package trends keeps, beside a database, how its volume fills, and what CPU and memory its
+// container uses. It says when the volume is full, and what a member needs. It measures both
+// once a minute, and keeps what it measured in two files on the volume: nothing is written to
+// the API server, and a restart loses an hour at most.
 package trends
 
 import (
@@ -9,7 +10,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/holdfast-db/holdfast/internal/agent/diskspace"
 	"github.com/holdfast-db/holdfast/internal/agentapi"
 	"github.com/holdfast-db/holdfast/internal/capacity"
 	"github.com/holdfast-db/holdfast/internal/loginsight"
@@ -26,12 +26,8 @@ const (
 // Options of a Recorder.
 type Options struct {
 	Log *slog.Logger
-	// Dir is the volume, and Space measures it.
-	Dir   string
-	Space func() diskspace.Space
-	// Serves says whether the database does: the volume is this member's then, and no data is
-	// copied to it.
-	Serves func() bool
+	// Volume is measured, and keeps what was.
+	Volume Volume
 	// Note takes an event for status.insights.
 	Note func(loginsight.Event)
 }
@@ -79,8 +75,8 @@ func (r *Recorder) Follow(ctx context.Context) {
 // is left out, and so is one while the database does not serve: a member that copies its
 // data from another fills its volume on purpose.
 func (r *Recorder) Measure(now time.Time) {
-	space := r.o.Space()
-	if space.Total <= 0 || !r.o.Serves() {
+	space := r.o.Volume.Space()
+	if space.Total <= 0 || !r.o.Volume.Serves() {
 		return
 	}
 	r.mu.Lock()

@@ -30,11 +30,17 @@ type member struct {
 
 func newRecorder(dir string, m *member) *Recorder {
 	return NewRecorder(Options{
-		Log: slog.New(slog.DiscardHandler), Dir: dir,
+		Log: slog.New(slog.DiscardHandler), Volume: m.volume(dir),
+		Note: func(e loginsight.Event) { m.noted = append(m.noted, e) },
+	})
+}
+
+func (m *member) volume(dir string) Volume {
+	return Volume{
+		Dir:    dir,
 		Space:  func() diskspace.Space { return diskspace.Space{Total: 1 << 40, Free: 1<<40 - m.used} },
 		Serves: func() bool { return m.serves },
-		Note:   func(e loginsight.Event) { m.noted = append(m.noted, e) },
-	})
+	}
 }
 
 func (m *member) live(r *Recorder, from time.Time, minutes int, perMinute int64) {

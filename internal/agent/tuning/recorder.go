@@ -52,11 +52,29 @@ type Recorder struct {
 	before      *Sample
 	beforeAt    time.Time
 	publishedAt time.Time
+	// addTo adds what others measured to each report; nil for nothing.
+	addTo func(*agentapi.Tuning)
 }
 
 // NewRecorder returns the recorder of a pod.
 func NewRecorder(pod, podUID string) *Recorder {
 	return &Recorder{tuning: agentapi.Tuning{Pod: pod, PodUID: podUID}}
+}
+
+// AddToReports has further measurements in each report. It is called before the first one.
+func (r *Recorder) AddToReports(add func(*agentapi.Tuning)) { r.addTo = add }
+
+// Renew returns the revision to publish since what others measured is new; empty where the
+// last one is too recent.
+func (r *Recorder) Renew(now time.Time) string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !r.publishedAt.IsZero() && now.Sub(r.publishedAt) < publishInterval {
+		return ""
+	}
+	r.publishedAt = now
+	r.tuning.Revision = now.Format(time.RFC3339)
+	return r.tuning.Revision
 }
 
 // Follow measures until ctx ends, and publishes a revision at most once in ten minutes.
@@ -157,6 +175,14 @@ func (r *Recorder) findSlot(now time.Time, since time.Duration, s *Sample) *agen
 // Report is what was measured until now: one slot for each time in which the settings were
 // the same, so that an answer is small.
 func (r *Recorder) Report() agentapi.Tuning {
+	report := r.reportSlots()
+	if r.addTo != nil {
+		r.addTo(&report)
+	}
+	return report
+}
+
+func (r *Recorder) reportSlots() agentapi.Tuning {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	report := r.tuning

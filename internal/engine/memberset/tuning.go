@@ -11,17 +11,53 @@ import (
 	"github.com/holdfast-db/holdfast/internal/tune"
 )
 
-// RecommendSettings is what the members' measurements speak for, beside the settings that
-// the spec declares, by name. What is recorded stays while it holds: a cluster with a steady
-// load writes nothing.
+// RecommendSettings is what the members' measurements speak for, of resources and of settings,
+// beside the settings that the spec declares, by name. What is recorded stays while it holds: a
+// cluster with a steady load writes nothing.
 func (view *View) RecommendSettings(e tune.Engine, declared map[string]string) []v1alpha1.RecommendationStatus {
 	common := view.Cluster.Common()
 	spec := tune.Spec{
 		Engine: e, Off: common.Tuning.Mode == v1alpha1.TuningOff, Exclude: common.Tuning.Exclude, Declared: declared,
 		Memory: common.Resources.Limits.Memory().Value(), Volume: view.Storage.Size.Value(),
+		Resources: readResources(common.Resources),
 	}
-	was := readRecommendations(e, view.Cluster.CommonStatus().Recommendations)
-	return writeRecommendations(tune.Recommend(spec, view.listMeasured(), was, view.Now))
+	was, slots := readRecommendations(e, view.Cluster.CommonStatus().Recommendations), view.listMeasured()
+	lacking, spare := tune.RecommendResources(spec, view.listSized(), slots, was, view.Now)
+	return writeRecommendations(spec, slices.Concat(lacking, tune.Recommend(spec, slots, was, view.Now), spare))
+}
+
+// readResources are the declared resources that may be recommended otherwise.
+func readResources(declared corev1.ResourceRequirements) tune.Resources {
+	amount := func(list corev1.ResourceList, name corev1.ResourceName) tune.Amount {
+		quantity, is := list[name]
+		if !is {
+			return tune.Amount{}
+		}
+		value := quantity.Value()
+		if name == corev1.ResourceCPU {
+			value = quantity.MilliValue()
+		}
+		return tune.Amount{Value: value, Text: quantity.String()}
+	}
+	return tune.Resources{
+		RequestCPU: amount(declared.Requests, corev1.ResourceCPU), LimitCPU: amount(declared.Limits, corev1.ResourceCPU),
+		RequestMemory: amount(declared.Requests, corev1.ResourceMemory), LimitMemory: amount(declared.Limits, corev1.ResourceMemory),
+	}
+}
+
+// listSized is what each member measured of its container. One that has no pod now, or has not
+// reported since the operator started, has measured nothing that is known.
+func (view *View) listSized() []tune.Member {
+	var members []tune.Member
+	for n := range view.Cluster.Common().DesiredReplicas() {
+		m := tune.Member{Name: view.PodName(n)}
+		measured := view.Observed.Members[m.Name].Tuning
+		if pod := view.Observed.Pods[n]; pod != nil && measured != nil && measured.PodUID == string(pod.UID) {
+			m.Sizing = measured.Sizing
+		}
+		members = append(members, m)
+	}
+	return members
 }
 
 // listMeasured is what the members measured, of whichever led when, the oldest first.
@@ -45,24 +81,30 @@ func (view *View) measuredBy(pod *corev1.Pod) []agentapi.TuningSlot {
 // readRecommendations reads what was recorded. Fields that are none of a rule's, as of
 // another version, are dropped.
 func readRecommendations(e tune.Engine, recorded []v1alpha1.RecommendationStatus) []tune.Recommendation {
-	var list []tune.Recommendation
+	names := map[string]string{}
 	for _, name := range tune.Names(e) {
-		for _, r := range recorded {
-			if tune.Field(e, name) == r.Field {
-				list = append(list, tune.Recommendation{
-					Name: name, Field: r.Field, Current: r.Current, Value: r.Value, Evidence: r.Evidence, Restart: r.Restart, Since: r.Since.UTC(),
-				})
-			}
+		names[tune.Field(e, name)] = name
+	}
+	for _, name := range tune.ResourceNames() {
+		names[tune.ResourceField(name)] = name
+	}
+	var list []tune.Recommendation
+	for _, r := range recorded {
+		if name := names[r.Field]; name != "" {
+			list = append(list, tune.Recommendation{
+				Name: name, Field: r.Field, Current: r.Current, Value: r.Value, Evidence: r.Evidence, Restart: r.Restart, Since: r.Since.UTC(),
+			})
 		}
 	}
 	return list
 }
 
-func writeRecommendations(list []tune.Recommendation) []v1alpha1.RecommendationStatus {
+func writeRecommendations(spec tune.Spec, list []tune.Recommendation) []v1alpha1.RecommendationStatus {
 	var status []v1alpha1.RecommendationStatus
 	for _, r := range list {
 		status = append(status, v1alpha1.RecommendationStatus{
 			Field: r.Field, Current: r.Current, Value: r.Value, Evidence: r.Evidence, Restart: r.Restart, Since: metav1.NewTime(r.Since),
+			Computed: tune.ListComputed(spec, r.Name),
 		})
 	}
 	return status

@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/holdfast-db/holdfast/internal/tune"
 )
 
 func input() Input {
@@ -107,6 +109,21 @@ func TestMemoryIsDivided(t *testing.T) {
 				t.Errorf("a pool of %d MiB, %d connections", pool/mebibyte, connections)
 			}
 		})
+	}
+}
+
+// What is said to follow the memory request is what follows it, from 2 GiB on.
+func TestComputedFromMemory(t *testing.T) {
+	less := memorySettings(Memory{Request: 2 * gibibyte})
+	var changed []string
+	for name, value := range memorySettings(Memory{Request: 4 * gibibyte}) {
+		if value != less[name] {
+			changed = append(changed, name)
+		}
+	}
+	slices.Sort(changed)
+	if want := tune.ListComputed(tune.Spec{Engine: tune.MySQL}, "requests.memory"); !slices.Equal(changed, want) {
+		t.Errorf("%v change, and %v are said to", changed, want)
 	}
 }
 

@@ -4,11 +4,13 @@ import (
 	"flag"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/holdfast-db/holdfast/internal/agentapi"
+	"github.com/holdfast-db/holdfast/internal/tune"
 )
 
 var update = flag.Bool("update", false, "write the golden files")
@@ -40,6 +42,23 @@ func TestSettingsGolden(t *testing.T) {
 	archives.Archive = ArchiveCommand("/opt/holdfast/holdfast", "/run/holdfast/archive.sock")
 	golden(t, "archives.conf", RenderSettings(ComputeSettings(archives)))
 	golden(t, "access.conf", RenderHBA()+"\n"+RenderIdent("postgres", agentapi.MemberName))
+}
+
+// What is said to follow the memory request is what follows it.
+func TestComputedFromMemory(t *testing.T) {
+	in := Input{Major: 17, Member: "orders-0", Resources: Resources{MemoryRequest: 2 * gibibyte}}
+	less := ComputeSettings(in)
+	in.Resources.MemoryRequest *= 2
+	var changed []string
+	for name, value := range ComputeSettings(in) {
+		if value != less[name] {
+			changed = append(changed, name)
+		}
+	}
+	slices.Sort(changed)
+	if want := tune.ListComputed(tune.Spec{Engine: tune.PostgreSQL}, "requests.memory"); !slices.Equal(changed, want) {
+		t.Errorf("%v change, and %v are said to", changed, want)
+	}
 }
 
 func TestSettings(t *testing.T) {

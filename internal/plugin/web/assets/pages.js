@@ -141,7 +141,7 @@ export function Insights({ data: [fleet] }) {
 export const recommendationColumns = [
   ['Field', (r) => html`<span class="name">${r.field}</span>`],
   ['Change', (r) => html`${r.current} → <strong>${r.value}</strong>`],
-  ['Takes', (r) => (r.restart ? 'restart' : 'reload')],
+  ['Takes', (r) => (r.computed ? `restart, also for ${r.computed.join(', ')}` : r.restart ? 'restart' : 'reload')],
   ['Evidence', (r) => r.evidence],
   ['Since', (r) => html`<${Ago} time=${r.since} />`],
 ];
@@ -150,7 +150,7 @@ export function Recommendations({ data: [fleet] }) {
   const advised = fleet.clusters.filter((c) => c.recommendations && c.recommendations.length);
   return html`
     <${Missing} list=${fleet.unknown} />
-    <p class="quiet">Settings that should change, by what members measured. Commit what you agree with: the operator changes none.</p>
+    <p class="quiet">Settings and resources that should change, by what members measured. Commit what you agree with: the operator changes none.</p>
     ${advised.length ? null : html`<p class="quiet">Nothing is recommended.</p>`}
     ${advised.map((c) => html`<section><h2>${clusterLink(c)} <span class="quiet">${c.namespace}</span></h2>
       <${Table} label=${`Recommendations for ${c.namespace}/${c.name}`} rows=${c.recommendations} columns=${recommendationColumns} />

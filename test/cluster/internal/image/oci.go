@@ -19,7 +19,8 @@ import (
 )
 
 // PackOCI writes an OCI archive of a program for several kinds of processor:
-// binaries are files of this machine by GOARCH. Tools that push images read it.
+// binaries are files of this machine by GOARCH. Tools that push images read it, and
+// nodes import it under the name b.Ref, if that is set.
 func PackOCI(b Binary, binaries map[string]string, archive string) error {
 	var manifests []mutate.IndexAddendum
 	var processors []string
@@ -42,7 +43,7 @@ func PackOCI(b Binary, binaries map[string]string, archive string) error {
 			Descriptor: v1.Descriptor{Platform: &v1.Platform{OS: "linux", Architecture: processor}},
 		})
 	}
-	return writeOCI(archive, manifests...)
+	return writeOCI(archive, b.Ref, manifests...)
 }
 
 // PackFolder writes an OCI archive of the files of a folder, which no program
@@ -64,11 +65,15 @@ func PackFolder(folder string, labels map[string]string, archive string) error {
 	if err != nil {
 		return err
 	}
-	return writeOCI(archive, mutate.IndexAddendum{Add: image, Descriptor: v1.Descriptor{Platform: &v1.Platform{OS: "linux", Architecture: "amd64"}}})
+	return writeOCI(archive, "", mutate.IndexAddendum{Add: image, Descriptor: v1.Descriptor{Platform: &v1.Platform{OS: "linux", Architecture: "amd64"}}})
 }
 
-// writeOCI writes an archive of the images of one name.
-func writeOCI(archive string, manifests ...mutate.IndexAddendum) error {
+// nameAnnotation is what containerd calls an image that it imports.
+const nameAnnotation = "io.containerd.image.name"
+
+// writeOCI writes an archive of the images of one name. An empty name leaves it to the client
+// that pushes the images.
+func writeOCI(archive, ref string, manifests ...mutate.IndexAddendum) error {
 	folder, err := os.MkdirTemp(filepath.Dir(archive), "oci-")
 	if err != nil {
 		return err
@@ -79,7 +84,11 @@ func writeOCI(archive string, manifests ...mutate.IndexAddendum) error {
 	if err != nil {
 		return fmt.Errorf("write the layout: %w", err)
 	}
-	if err := written.AppendIndex(mutate.AppendManifests(empty.Index, manifests...)); err != nil {
+	var options []layout.Option
+	if ref != "" {
+		options = append(options, layout.WithAnnotations(map[string]string{nameAnnotation: ref}))
+	}
+	if err := written.AppendIndex(mutate.AppendManifests(empty.Index, manifests...), options...); err != nil {
 		return fmt.Errorf("write the images: %w", err)
 	}
 	if err := tarFolder(folder, archive+".new"); err != nil {

@@ -58,7 +58,8 @@ func TestImageArchive(t *testing.T) {
 	}
 	archive := filepath.Join(folder, "image.tar")
 	labels := map[string]string{"org.opencontainers.image.version": "v0.1.0"}
-	if err := PackOCI(Binary{Path: "/holdfast", User: "65532:65532", Labels: labels}, binaries, archive); err != nil {
+	const ref = "registry.example.com/holdfast:v0.1.0"
+	if err := PackOCI(Binary{Ref: ref, Path: "/holdfast", User: "65532:65532", Labels: labels}, binaries, archive); err != nil {
 		t.Fatal(err)
 	}
 	untar(t, archive, filepath.Join(folder, "layout"))
@@ -69,6 +70,9 @@ func TestImageArchive(t *testing.T) {
 	top, err := index.IndexManifest()
 	if err != nil || len(top.Manifests) != 1 {
 		t.Fatalf("index.json lists %v: %v", top, err)
+	}
+	if got := top.Manifests[0].Annotations[nameAnnotation]; got != ref {
+		t.Errorf("a node would import it as %q, want %s", got, ref)
 	}
 	list, err := index.ImageIndex(top.Manifests[0].Digest)
 	if err != nil {

@@ -1,0 +1,394 @@
+//go:build e2e && soak
+
+package e2e
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"helm.sh/helm/v4/pkg/action"
+	"helm.sh/helm/v4/pkg/chart/v2/loader"
+	"helm.sh/helm/v4/pkg/kube"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/holdfast-db/holdfast/api/v1alpha1"
+)
+
+// The release that is installed, as the page on installation names it.
+const (
+	releaseVersion = "v0.1.0"
+	releaseImage   = "ghcr.io/holdfast-db/holdfast:" + releaseVersion
+	// releaseFolderVariable names a folder with the files of that release, such as dist of a
+	// clean clone. Without it the files are made of this tree.
+	releaseFolderVariable = "HOLDFAST_RELEASE"
+	// releaseCluster is the name of the page's example.
+	releaseCluster = "small"
+	// collectorPeriod is more than the time after which Kubernetes' garbage collector knows a
+	// new kind: it looks every 30 seconds. What a kind's objects own would stay if the kind
+	// was deleted before.
+	collectorPeriod = 90 * time.Second
+)
+
+// TestSoakRelease installs the files of a release as the page on installation says, with the
+// page's own commands: by the manifest, with Helm, and from OLM's bundle. The image is
+// imported on the nodes, and nothing is pulled. What is written under the first installation
+// is read under each later one, and uninstalling keeps it.
+func TestSoakRelease(t *testing.T) {
+	needKind(t, postgres)
+	r := &releaseTrial{folder: findRelease(t)}
+	r.image = readImageArchive(t, filepath.Join(r.folder, "holdfast-image.tar"))
+	r.importImage(t)
+	waitForNamespacesToEnd(t)
+	failIfClustersExist(t)
+	t.Cleanup(func() { r.restoreOperator(t) })
+	removeOperatorOfTests(t)
+	r.namespace = newNamespace(t, "")
+	r.shell = newReleaseShell(t, r.folder, r.namespace)
+	for _, part := range []struct {
+		name string
+		run  func(*testing.T)
+	}{
+		{"Files", r.checkFiles}, {"Manifest", r.installByManifest}, {"Helm", r.installWithHelm}, {"Bundle", r.installFromBundle},
+	} {
+		if !t.Run(part.name, part.run) {
+			t.Fatalf("what follows %s needs what it left", part.name)
+		}
+	}
+}
+
+// releaseTrial is one release, and the cluster that outlives its installations.
+type releaseTrial struct {
+	folder    string
+	image     imageArchive
+	shell     docsShell
+	namespace string
+	// volume is the first installation's, by UID.
+	volume types.UID
+	// bundled are the objects that OLM creates for the bundle's version.
+	bundled []client.Object
+}
+
+// findRelease is the folder of the files, which are made if none are given.
+func findRelease(t *testing.T) string {
+	t.Helper()
+	if given := os.Getenv(releaseFolderVariable); given != "" {
+		if !filepath.IsAbs(given) {
+			t.Fatalf("%s is %q, and must be an absolute path", releaseFolderVariable, given)
+		}
+		return given
+	}
+	folder := filepath.Join(t.TempDir(), "dist")
+	runIn(t, "../..", "make", "release", "VERSION="+releaseVersion, "RELEASE_OUT="+folder)
+	return folder
+}
+
+// importImage imports the archive as it is on all nodes.
+func (r *releaseTrial) importImage(t *testing.T) {
+	t.Helper()
+	if r.image.name != releaseImage {
+		t.Fatalf("a node imports the image as %q, and the manifests name %s", r.image.name, releaseImage)
+	}
+	tool, err := filepath.Abs(filepath.Join(state, "bin", "cluster"))
+	must(t, err, "find the local cluster's tool")
+	folder, err := filepath.Abs(state)
+	must(t, err, "find the cluster's folder")
+	runIn(t, "../..", tool, "load", "--dir", folder, filepath.Join(r.folder, "holdfast-image.tar"))
+}
+
+// failIfClustersExist keeps clusters of other clients: this test deletes all definitions.
+func failIfClustersExist(t *testing.T) {
+	t.Helper()
+	lists := []client.ObjectList{&v1alpha1.DatabaseList{}, &v1alpha1.BackupList{}}
+	for _, k := range allKinds() {
+		lists = append(lists, k.list())
+	}
+	for _, list := range lists {
+		must(t, env.client.List(t.Context(), list), "list the objects of all namespaces")
+		items, err := meta.ExtractList(list)
+		must(t, err, "read the list")
+		for _, item := range items {
+			if obj, ok := item.(client.Object); ok {
+				t.Fatalf("%T %s/%s exists. This test deletes the definitions, and all clusters with them: delete yours first", obj, obj.GetNamespace(), obj.GetName())
+			}
+		}
+	}
+}
+
+// kubectlPath is the local cluster's kubectl.
+func kubectlPath(t *testing.T) string {
+	t.Helper()
+	path, err := filepath.Abs(filepath.Join(state, "bin", "kubernetes", "kubectl"))
+	must(t, err, "find kubectl")
+	return path
+}
+
+// removeOperatorOfTests leaves a Kubernetes cluster that never had Holdfast.
+func removeOperatorOfTests(t *testing.T) {
+	t.Helper()
+	runIn(t, "../..", kubectlPath(t), "delete", "-k", "config/default", "--ignore-not-found", "--timeout=4m")
+	checkNothingInstalled(t)
+}
+
+// checkNothingInstalled: neither the operator nor a definition is there.
+func checkNothingInstalled(t *testing.T) {
+	t.Helper()
+	if _, err := installed.getDeployment(t.Context()); !apierrors.IsNotFound(err) {
+		t.Errorf("the operator is still there: %v", err)
+	}
+	eventually(t, goneTimeout, "the definitions are gone", func(ctx context.Context) error {
+		groups, err := env.kube.Discovery().ServerGroups()
+		if err != nil {
+			return err
+		}
+		if slices.ContainsFunc(groups.Groups, func(g metav1.APIGroup) bool { return g.Name == v1alpha1.GroupVersion.Group }) {
+			return errors.New("the API server still serves " + v1alpha1.GroupVersion.Group)
+		}
+		return nil
+	})
+}
+
+// newReleaseShell is a shell in a folder that has the files of the release and nothing of
+// the repository. It finds no plugin but the one that the page has it unpack.
+func newReleaseShell(t *testing.T, folder, namespace string) docsShell {
+	t.Helper()
+	s := newDocsShell(t, namespace)
+	s.folder = t.TempDir()
+	entries, err := os.ReadDir(folder)
+	must(t, err, "read the release")
+	for _, entry := range entries {
+		must(t, os.Symlink(filepath.Join(folder, entry.Name()), filepath.Join(s.folder, entry.Name())), "show the release")
+	}
+	home := t.TempDir()
+	s.environment = append(s.environment, "HOME="+home, "PATH="+strings.Join([]string{
+		filepath.Join(home, ".local", "bin"), filepath.Dir(kubectlPath(t)), os.Getenv("PATH"),
+	}, ":"))
+	return s
+}
+
+// needStep runs the commands of the page at a step. What comes after it needs them to succeed.
+func (r *releaseTrial) needStep(t *testing.T, test, step string) string {
+	t.Helper()
+	out := r.shell.runStep(t, test, step, "linux_amd64", runtime.GOOS+"_"+runtime.GOARCH)
+	if t.Failed() {
+		t.FailNow()
+	}
+	t.Logf("%s:\n%s", step, out)
+	return out
+}
+
+// checkFiles: the checksums are right and name every file, and the plugin is of the version.
+func (r *releaseTrial) checkFiles(t *testing.T) {
+	r.needStep(t, "TestSoakRelease", "check")
+	text, err := os.ReadFile(filepath.Join(r.folder, "SHA256SUMS"))
+	must(t, err, "read the checksums")
+	entries, err := os.ReadDir(r.folder)
+	must(t, err, "read the release")
+	for _, entry := range entries {
+		if entry.Name() != "SHA256SUMS" && !strings.Contains(string(text), "  "+entry.Name()+"\n") {
+			t.Errorf("%s has no checksum", entry.Name())
+		}
+	}
+	if out := r.needStep(t, "TestSoakRelease", "plugin"); !strings.HasPrefix(out, "kubectl holdfast version "+releaseVersion+" (") {
+		t.Errorf("the plugin says of its version %q", out)
+	}
+}
+
+// cluster is the page's example. It has no history: its definition goes and comes.
+func (r *releaseTrial) cluster(t *testing.T) *cluster {
+	return &cluster{&subject{t: t, kind: postgres, namespace: r.namespace, name: releaseCluster, operator: installed}}
+}
+
+// installByManifest installs, writes the row, and removes all of it but the data.
+func (r *releaseTrial) installByManifest(t *testing.T) {
+	r.needStep(t, "TestSoakRelease", "install")
+	defined := time.Now()
+	r.needStep(t, "TestSoakRelease", "rollout")
+	c := r.cluster(t)
+	r.needStep(t, "TestSoakRelease", "create")
+	r.checkServes(t, c)
+	c.runSQL(0, "create table kept as select 42 as answer")
+	r.volume = r.readVolume(t)
+	// A Backup with a finalizer exists then: the order in which the page deletes matters.
+	c.waitFor(readyTimeout, "the first backup is made", func(obj *v1alpha1.PostgresCluster) error {
+		if obj.Status.LastBackup == nil {
+			return errors.New("there is none")
+		}
+		return nil
+	})
+	if err := holdsAll(r.needStep(t, "TestSoakRelease", "read-policies"), "PostgresCluster", releaseCluster, "Retain"); err != nil {
+		t.Fatalf("the cluster's deletion policy: %v", err)
+	}
+	time.Sleep(time.Until(defined.Add(collectorPeriod)))
+	r.needStep(t, "TestSoakRelease", "delete-definitions")
+	r.needStep(t, "TestSoakRelease", "remove-operator")
+	checkNothingInstalled(t)
+	r.checkDataKept(t, c)
+}
+
+// installWithHelm creates a cluster of the same name, which adopts the data, and removes the
+// operator alone.
+func (r *releaseTrial) installWithHelm(t *testing.T) {
+	h := &helm{t: t, image: releaseImage}
+	loaded, err := loader.Load(filepath.Join(r.folder, "holdfast-0.1.0.tgz"))
+	must(t, err, "load the package of the chart")
+	install := action.NewInstall(h.configure(t))
+	install.ReleaseName, install.Namespace, install.CreateNamespace = helmRelease, operatorNamespace, true
+	install.WaitStrategy, install.Timeout = kube.StatusWatcherStrategy, slowness*operatorTimeout
+	_, err = install.RunWithContext(t.Context(), loaded, map[string]any{})
+	must(t, err, "helm install")
+	h.wantOperators(1)
+
+	c := r.cluster(t)
+	r.needStep(t, "TestSoakRelease", "create")
+	r.checkServes(t, c)
+	r.checkRow(t, c)
+	before := c.allIncarnations()
+	r.needStep(t, "TestSoakRelease", "keep-backups")
+	h.uninstall()
+	if _, err := installed.getDeployment(t.Context()); !apierrors.IsNotFound(err) {
+		t.Errorf("the operator is still there: %v", err)
+	}
+	c.getCluster() // the definition is there, and so is the object
+	r.checkRow(t, c)
+	if now := c.allIncarnations(); now != before {
+		t.Errorf("without the operator the members are\n%s\nbefore:\n%s", now, before)
+	}
+}
+
+// installFromBundle takes the running cluster on, and removes all of it but the data.
+func (r *releaseTrial) installFromBundle(t *testing.T) {
+	c := r.cluster(t)
+	before := c.allIncarnations()
+	bundle := readBundleArchive(t, filepath.Join(r.folder, "holdfast-bundle-image.tar"))
+	r.bundled = renderVersion(bundle.CSV, operatorNamespace)
+	createNamespace(t, operatorNamespace)
+	applyShipped(t, bundle)
+	for _, obj := range r.bundled {
+		must(t, env.client.Create(t.Context(), obj), fmt.Sprintf("create %T %s", obj, obj.GetName()))
+	}
+	eventually(t, operatorTimeout, "the bundle's operator serves", func(ctx context.Context) error { return installed.checkReplicas(ctx, 1) })
+
+	c.awaitHandled()
+	r.checkServes(t, c)
+	r.checkRow(t, c)
+	if now := c.allIncarnations(); now != before {
+		t.Errorf("under the bundle's operator the members are\n%s\nbefore:\n%s", now, before)
+	}
+	r.needStep(t, "TestSoakRelease", "delete-definitions")
+	takeAway(t, r.bundled...) // as OLM does when the version is deleted
+	checkNothingInstalled(t)
+	r.checkDataKept(t, c)
+}
+
+// checkServes: the cluster is ready, the plugin shows it, and operator and agent are of the
+// release's image, which no node pulled.
+func (r *releaseTrial) checkServes(t *testing.T, c *cluster) {
+	t.Helper()
+	c.waitReady()
+	r.needStep(t, "TestSoakRelease", "wait")
+	if err := holdsAll(r.needStep(t, "TestSoakRelease", "status"), "pg/"+releaseCluster, "1/1", releaseCluster+"-0", "Ready"); err != nil {
+		t.Errorf("the plugin's status: %v", err)
+	}
+	operators, err := installed.listPods(t.Context())
+	must(t, err, "the operator's pods")
+	for _, pod := range operators {
+		for _, container := range pod.Status.ContainerStatuses {
+			if got := pod.Spec.Containers[0].Image; got != releaseImage {
+				t.Errorf("the operator is of %s, want %s", got, releaseImage)
+			}
+			if !r.image.hasDigest(container.ImageID) {
+				t.Errorf("the operator runs %s, which is not in the release's archive: %v", container.ImageID, r.image.digests)
+			}
+		}
+	}
+	for _, pod := range c.listPods() {
+		if got := pod.Spec.InitContainers[0].Image; got != releaseImage {
+			t.Errorf("%s has the agent of %s, want %s", pod.Name, got, releaseImage)
+		}
+	}
+	for _, namespace := range []string{operatorNamespace, r.namespace} {
+		var events corev1.EventList
+		must(t, env.client.List(t.Context(), &events, client.InNamespace(namespace)), "list events")
+		for _, e := range events.Items {
+			if e.Reason == "Pulling" || e.Reason == "BackOff" && strings.Contains(e.Message, "pulling") {
+				t.Errorf("%s: %s", e.InvolvedObject.Name, e.Message)
+			}
+		}
+	}
+}
+
+func (r *releaseTrial) checkRow(t *testing.T, c *cluster) {
+	t.Helper()
+	if got := c.runSQL(0, "select answer from kept"); got != "42" {
+		t.Errorf("the row is %q", got)
+	}
+	if got := r.readVolume(t); got != r.volume {
+		t.Errorf("the volume is %s, and was %s when the row was written", got, r.volume)
+	}
+}
+
+// readVolume is the UID of the member's volume, which is bound and not being deleted.
+func (r *releaseTrial) readVolume(t *testing.T) types.UID {
+	t.Helper()
+	var claim corev1.PersistentVolumeClaim
+	r.cluster(t).readObject(&claim, "data-"+releaseCluster+"-0")
+	if claim.Status.Phase != corev1.ClaimBound || claim.DeletionTimestamp != nil {
+		t.Errorf("%s is %s, deleted at %v", claim.Name, claim.Status.Phase, claim.DeletionTimestamp)
+	}
+	return claim.UID
+}
+
+// checkDataKept: the database is gone; its volume and what only Holdfast knows of it stay.
+func (r *releaseTrial) checkDataKept(t *testing.T, c *cluster) {
+	t.Helper()
+	eventually(t, goneTimeout, "the database is gone", func(ctx context.Context) error {
+		remaining, err := c.listRemaining(ctx)
+		remaining = slices.DeleteFunc(remaining, func(name string) bool {
+			return !strings.HasPrefix(name, "StatefulSet/") && !strings.HasPrefix(name, "Pod/") && !strings.HasPrefix(name, "Service/")
+		})
+		if err == nil && len(remaining) > 0 {
+			err = fmt.Errorf("there are %v", remaining)
+		}
+		return err
+	})
+	remaining, err := c.listRemaining(t.Context())
+	must(t, err, "list what remains")
+	for _, want := range c.retainedNames(1) {
+		if !slices.Contains(remaining, want) {
+			t.Errorf("%s is gone; there are %v", want, remaining)
+		}
+	}
+	if got := r.readVolume(t); got != r.volume {
+		t.Errorf("the volume is %s, and was %s when the row was written", got, r.volume)
+	}
+}
+
+// restoreOperator removes what an installation left, also where the test failed between two
+// steps, and puts the operator of the tests back.
+func (r *releaseTrial) restoreOperator(t *testing.T) {
+	if t.Failed() {
+		dumpNamespace(t, operatorNamespace)
+	}
+	installed.releaseLease(t) // before its rights go
+	h := &helm{t: t}
+	uninstall := action.NewUninstall(h.configure(t))
+	uninstall.IgnoreNotFound, uninstall.WaitStrategy, uninstall.Timeout = true, kube.StatusWatcherStrategy, slowness*operatorTimeout
+	if _, err := uninstall.Run(helmRelease); err != nil {
+		t.Errorf("remove Helm's release: %v", err)
+	}
+	takeAway(t, r.bundled...)
+	runIn(t, "../..", deploy)
+}
