@@ -151,6 +151,7 @@ const (
 	ReasonRejoined         = "Rejoined"
 	ReasonMemberHeld       = "MemberHeld"
 	ReasonAgentsOutdated   = "AgentsOutdated"
+	ReasonMemberUnusual    = "MemberUnusual"
 	ReasonVolumeGrows      = "VolumeGrows"
 	ReasonVolumeKept       = "VolumeKept"
 	ReasonRequestAccepted  = "RequestAccepted"

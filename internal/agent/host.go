@@ -19,10 +19,12 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
+	"github.com/holdfast-db/holdfast/internal/agent/anomalies"
 	"github.com/holdfast-db/holdfast/internal/agent/cgroup"
 	"github.com/holdfast-db/holdfast/internal/agent/diskspace"
 	"github.com/holdfast-db/holdfast/internal/agent/identity"
 	"github.com/holdfast-db/holdfast/internal/agent/insights"
+	"github.com/holdfast-db/holdfast/internal/agent/metricfamily"
 	"github.com/holdfast-db/holdfast/internal/agent/statusserver"
 	"github.com/holdfast-db/holdfast/internal/agent/trends"
 	"github.com/holdfast-db/holdfast/internal/agent/tuning"
@@ -56,10 +58,12 @@ type HostOptions struct {
 	Handlers map[string]http.Handler
 	// TextLog is how the database's text log is read; nil where it is not.
 	TextLog *insights.TextLog
-	// DataDir is the member's volume, where trends are kept; empty for none.
+	// DataDir is the member's volume, where trends and what is usual are kept; empty for none.
 	DataDir string
 	// Measure measures the database for recommendations about settings; nil where it is not.
 	Measure tuning.Measure
+	// Signals measures the database for anomalies; nil where it is not.
+	Signals *anomalies.Signals
 	// RunDir is where the agent listens for programs of its container.
 	RunDir string
 	// Messages answer what other members post, by path; nil for none.
@@ -83,6 +87,8 @@ type Host struct {
 	Insights *insights.Analyzer
 	// Trends is how the volume fills; nil where no text log is read.
 	Trends *trends.Recorder
+	// Anomalies is what is not as usual; nil where no signals are measured.
+	Anomalies *anomalies.Recorder
 	// Usage is what CPU and memory the container uses; nil where no volume keeps it.
 	Usage *trends.UsageRecorder
 	// Tuning is what was measured of the database while the member led.
@@ -113,7 +119,7 @@ func NewHost(o HostOptions) *Host {
 	if o.TextLog != nil {
 		h.Insights = insights.NewAnalyzer(*o.TextLog, o.Identity.Pod, o.Identity.PodUID)
 		if o.DataDir != "" {
-			h.Trends = h.newTrends()
+			h.addRecorders()
 		}
 	}
 	h.Tuning = tuning.NewRecorder(o.Identity.Pod, o.Identity.PodUID)
@@ -134,11 +140,15 @@ func (h *Host) Run(ctx context.Context, refresh func(context.Context), metrics h
 	defer servers.Wait() // their addresses are free again when it ends
 	defer stop()
 	if h.Trends != nil {
-		metrics = h.Trends.ServeMetrics(metrics)
+		metrics = metricfamily.AppendTo(metrics, h.Trends)
 		go h.Trends.Follow(outer)
 	}
+	if h.Anomalies != nil {
+		metrics = metricfamily.AppendTo(metrics, h.Anomalies)
+		go h.Anomalies.Follow(outer)
+	}
 	if h.Usage != nil {
-		metrics = h.Usage.ServeMetrics(metrics)
+		metrics = metricfamily.AppendTo(metrics, h.Usage)
 		go h.Usage.Follow(outer)
 	}
 	failed, err := h.startServers(outer, refresh, metrics, &servers)
@@ -219,14 +229,24 @@ func (h *Host) startServers(ctx context.Context, refresh func(context.Context), 
 	return failed, err
 }
 
-// newTrends forecasts when the volume is full, in the metrics, the insights and the answer
-// to the operator.
-func (h *Host) newTrends() *trends.Recorder {
-	recorder := trends.NewRecorder(trends.Options{
+// addRecorders has the member measured over days: in the metrics, the insights and the
+// answer to the operator.
+func (h *Host) addRecorders() {
+	h.Trends = trends.NewRecorder(trends.Options{
 		Log: h.o.Log, Volume: h.volume(), Note: h.Insights.Note,
 	})
-	h.Insights.AddToReports(recorder.Report)
-	return recorder
+	if h.o.Signals != nil {
+		h.Anomalies = anomalies.NewRecorder(anomalies.Options{
+			Log: h.o.Log, Dir: h.o.DataDir, Space: h.Space.Measure, Note: h.Insights.Note,
+			Status: h.Store.Get, Signals: *h.o.Signals,
+		})
+	}
+	h.Insights.AddToReports(func(into *agentapi.Insights) {
+		h.Trends.Report(into)
+		if h.Anomalies != nil {
+			h.Anomalies.Report(into)
+		}
+	})
 }
 
 // volume is where what is measured is kept.

@@ -31,6 +31,28 @@ type Insights struct {
 	// Volume says when the member's volume is full, by the agent's measurements; missing
 	// while that is not known.
 	Volume *VolumeForecast `json:"volume,omitempty"`
+	// Anomalies are the signals that are not as usual, or were not within the last day.
+	Anomalies []Anomaly `json:"anomalies,omitempty"`
+}
+
+// Anomaly is a signal of a member that is far from what is usual at that time of the day.
+type Anomaly struct {
+	// Class that it is counted under, and Signal by the name that its metric has.
+	Class  string `json:"class"`
+	Signal string `json:"signal"`
+	// Title and Unit describe the signal to a person; no unit for a number of things.
+	Title string `json:"title"`
+	Unit  string `json:"unit,omitempty"`
+	// Observed and Expected when it was noticed, rounded to two digits.
+	Observed float64 `json:"observed"`
+	Expected float64 `json:"expected"`
+	// Since is when it began, and Until when it ended; missing while it lasts.
+	Since time.Time `json:"since"`
+	Until time.Time `json:"until,omitzero"`
+	// Cause is a planned change of the hour before, at CausedAt: RoleChanged,
+	// SettingsChanged, ServerStarted or DataCopied.
+	Cause    string    `json:"cause,omitempty"`
+	CausedAt time.Time `json:"causedAt,omitzero"`
 }
 
 // VolumeForecast says when a volume is full.

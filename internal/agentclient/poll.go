@@ -121,7 +121,7 @@ func (p *Poller) followInsights(ctx context.Context, name types.NamespacedName, 
 	}
 	// What no status reports is not kept in memory.
 	insights.Classes = slices.DeleteFunc(insights.Classes, func(i agentapi.Insight) bool { return i.Severity == agentapi.InsightNotice })
-	insights.Volume = nil
+	insights.Volume, insights.Anomalies = nil, nil
 	for i := range insights.Classes {
 		insights.Classes[i].Statements, insights.Classes[i].SQLStates = nil, nil
 	}

@@ -27,7 +27,7 @@ var reasonsOfEvents = []string{
 	v1alpha1.ReasonBackupRetired, v1alpha1.ReasonBackupSkipped, v1alpha1.ReasonDataRetained,
 	v1alpha1.ReasonDrillStarted, v1alpha1.ReasonDrillPassed, v1alpha1.ReasonDrillSkipped, v1alpha1.ReasonRestored, v1alpha1.ReasonImported,
 	v1alpha1.ReasonDriftReverted, v1alpha1.ReasonDriftReported, v1alpha1.ReasonStepStarted, v1alpha1.ReasonStepFailed,
-	v1alpha1.ReasonMemberState, v1alpha1.ReasonPrimaryChanged, v1alpha1.ReasonFenced, v1alpha1.ReasonRejoined, v1alpha1.ReasonMemberHeld, v1alpha1.ReasonAgentsOutdated, v1alpha1.ReasonVolumeGrows, v1alpha1.ReasonVolumeKept,
+	v1alpha1.ReasonMemberState, v1alpha1.ReasonPrimaryChanged, v1alpha1.ReasonFenced, v1alpha1.ReasonRejoined, v1alpha1.ReasonMemberHeld, v1alpha1.ReasonAgentsOutdated, v1alpha1.ReasonMemberUnusual, v1alpha1.ReasonVolumeGrows, v1alpha1.ReasonVolumeKept,
 	v1alpha1.ReasonRequestAccepted, v1alpha1.ReasonRequestCompleted,
 }
 

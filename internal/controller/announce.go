@@ -11,6 +11,7 @@ import (
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
 	"github.com/holdfast-db/holdfast/internal/agentapi"
 	"github.com/holdfast-db/holdfast/internal/controller/eventseries"
+	"github.com/holdfast-db/holdfast/internal/loginsight"
 )
 
 // announceStatus says what the status that was just written changed for people.
@@ -28,6 +29,24 @@ func (r *Reconciler[C, O]) announceStatus(c C, before *v1alpha1.CommonStatus) {
 	r.announceMembers(c, before.Members, after.Members)
 	r.announceRejoined(c, before.Election, after)
 	r.announceAgents(c, before.Agent, after.Agent)
+	r.announceAnomalies(c, before.Insights, after.Insights)
+}
+
+// announceAnomalies says which members measured what is not as usual.
+func (r *Reconciler[C, O]) announceAnomalies(c C, before, after *v1alpha1.InsightsStatus) {
+	if after == nil {
+		return
+	}
+	for _, i := range after.Classes {
+		if !loginsight.IsAnomaly(i.Class) || before != nil && slices.ContainsFunc(before.Classes, func(was v1alpha1.InsightStatus) bool {
+			return was.Class == i.Class && !was.Last.Before(&i.Last)
+		}) {
+			continue
+		}
+		class := loginsight.FindClass(i.Class)
+		pod := corev1.ObjectReference{APIVersion: "v1", Kind: "Pod", Name: i.Member, FieldPath: fmt.Sprintf("%s-%d", i.Class, i.Last.Unix())}
+		r.recordEventOn(c, pod, warning, v1alpha1.ReasonMemberUnusual, "Insights", "%s: %s %s", i.Member, class.Meaning, class.Remedy)
+	}
 }
 
 // announceTuning says what the pass decided about tuned settings, where it recorded that.

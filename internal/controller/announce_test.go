@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/fluxcd/pkg/runtime/conditions"
 	"github.com/google/go-cmp/cmp"
@@ -306,5 +307,38 @@ func TestEventsOfRejoining(t *testing.T) {
 	got := slices.DeleteFunc(s.events, func(e string) bool { return !strings.HasPrefix(e, "Rejoined") && !strings.HasPrefix(e, "MemberHeld") })
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("events (-want +got):\n%s", diff)
+	}
+}
+
+// An anomaly is an event of its member once, and what else members found is none.
+func TestEventsOfAnomalies(t *testing.T) {
+	s := &series{scheme: runtime.NewScheme(), seen: map[string]bool{}}
+	if err := v1alpha1.AddToScheme(s.scheme); err != nil {
+		t.Fatal(err)
+	}
+	r := &Reconciler[*v1alpha1.PostgresCluster, struct{}]{Recorder: s}
+	c := &v1alpha1.PostgresCluster{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "orders", UID: "a"}}
+	found := func(class string, count int64, minute int) v1alpha1.InsightStatus {
+		return v1alpha1.InsightStatus{Class: class, Count: count, Member: "orders-1", Last: metav1.Date(2026, 3, 1, 12, minute, 0, 0, time.UTC)}
+	}
+	for _, classes := range [][]v1alpha1.InsightStatus{
+		{found("Deadlock", 1, 0)},
+		{found("UnusualLoad", 1, 0), found("Deadlock", 2, 20)},
+		{found("UnusualLoad", 1, 0), found("Deadlock", 2, 40)},
+		{found("UnusualLoad", 2, 40)},
+		nil,
+	} {
+		before := c.CommonStatus().DeepCopy()
+		c.Status.Insights = nil
+		if classes != nil {
+			c.Status.Insights = &v1alpha1.InsightsStatus{Classes: classes}
+		}
+		r.announceStatus(c, before)
+	}
+	if len(c.Status.Conditions) != 0 {
+		t.Errorf("conditions: %+v", c.Status.Conditions)
+	}
+	if s.sent != 2 || !strings.HasPrefix(s.events[0], "MemberUnusual: orders-1: The database does far more") {
+		t.Errorf("%d events: %q", s.sent, s.events)
 	}
 }

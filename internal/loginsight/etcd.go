@@ -109,7 +109,7 @@ func ParseEtcd(line string, now time.Time) (Event, Result) {
 	event := Event{Class: r.found, Time: readEtcdTime(e.Time, now)}
 	if r.capture != nil {
 		if d, err := time.ParseDuration(r.capture(&e)); err == nil {
-			event.Value = roundValue(float64(d) / float64(time.Millisecond))
+			event.Value = RoundValue(float64(d) / float64(time.Millisecond))
 		}
 	}
 	return event, Known

@@ -35,9 +35,9 @@ const (
 // Parser reads lines of one engine's text log. It keeps nothing of a line.
 type Parser func(line string, now time.Time) (Event, Result)
 
-// roundValue keeps two digits of a number, so that no number that a client chose
+// RoundValue keeps two digits of a number, so that no number that a client chose
 // can be read back.
-func roundValue(v float64) float64 {
+func RoundValue(v float64) float64 {
 	if v <= 0 || math.IsInf(v, 0) || math.IsNaN(v) {
 		return 0
 	}

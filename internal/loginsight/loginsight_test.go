@@ -245,7 +245,7 @@ func TestClientsCannotSpeakForServerProcesses(t *testing.T) {
 
 func TestRoundValue(t *testing.T) {
 	for v, want := range map[float64]float64{1234.567: 1200, 0.0261: 0.026, 99.6: 100, 5: 5, 0: 0, -3: 0, 4111111111111111: 4100000000000000, 12: 12, math.NaN(): 0, math.Inf(1): 0, 1e-9: 0} {
-		if got := roundValue(v); got != want {
+		if got := RoundValue(v); got != want {
 			t.Errorf("%v is rounded to %v", v, got)
 		}
 	}

@@ -106,7 +106,7 @@ func ParsePostgres(line string, now time.Time) (Event, Result) {
 	}
 	if r.capture != nil {
 		if v, found := r.capture(e.message); found {
-			event.Value = roundValue(v)
+			event.Value = RoundValue(v)
 		}
 	}
 	return event, Known

@@ -107,6 +107,8 @@ type InsightMember struct {
 	Dropped      int64  `json:"dropped"`
 	// Volume says when its volume is full; missing while that is not known.
 	Volume *agentapi.VolumeForecast `json:"volume,omitempty"`
+	// Anomalies of the last day: signals that are not as usual, or were not.
+	Anomalies []agentapi.Anomaly `json:"anomalies,omitempty"`
 }
 
 func (o *insightsOptions) runInsights(cmd *cobra.Command, args []string) error {
@@ -148,7 +150,7 @@ func (o *insightsOptions) gatherInsights(cmd *cobra.Command, c v1alpha1.Cluster)
 			m.Error, failures[i] = err.Error(), fmt.Errorf("member %s: %w", name, err)
 		} else {
 			m.Since, m.Unread = found.Since, found.Unread
-			m.Volume = found.Volume
+			m.Volume, m.Anomalies = found.Volume, found.Anomalies
 			m.Lines, m.Unclassified, m.Dropped = found.Lines, found.Unclassified, found.Dropped
 			mergeClasses(merged, name, found.Classes)
 		}
@@ -322,6 +324,7 @@ func (v view) renderInsights(r InsightsReport) node {
 		if f := m.Volume; f != nil && f.Fills {
 			root.children = append(root.children, node{text: v.paintText(yellow, m.Member+": "+describeForecast(*f))})
 		}
+		root.children = append(root.children, v.listAnomalies(m)...)
 	}
 	return root
 }

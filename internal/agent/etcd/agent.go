@@ -10,6 +10,7 @@ import (
 
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
 	"github.com/holdfast-db/holdfast/internal/agent"
+	"github.com/holdfast-db/holdfast/internal/agent/anomalies"
 	"github.com/holdfast-db/holdfast/internal/agent/diskspace"
 	"github.com/holdfast-db/holdfast/internal/agent/insights"
 	"github.com/holdfast-db/holdfast/internal/agent/leaseclient"
@@ -18,6 +19,7 @@ import (
 	"github.com/holdfast-db/holdfast/internal/agent/tuning"
 	"github.com/holdfast-db/holdfast/internal/agentapi"
 	"github.com/holdfast-db/holdfast/internal/agentapi/etcdapi"
+	"github.com/holdfast-db/holdfast/internal/anomaly"
 	"github.com/holdfast-db/holdfast/internal/loginsight"
 )
 
@@ -76,6 +78,7 @@ func newAgent(ctx context.Context, o Options) (*etcdAgent, error) {
 		// JSON is read as a whole, so more of a line is taken.
 		TextLog: &insights.TextLog{Parse: loginsight.ParseEtcd, Longest: 4 << 10},
 		Measure: func(context.Context) (*tuning.Sample, error) { return measureTuning(a.Store.Get()), nil },
+		Signals: &anomalies.Signals{List: anomaly.EtcdSignals, Measure: (&signalReader{fetch: a.fetchMetrics}).measureSignals},
 		RunDir:  o.RunDir,
 	})
 	a.local = newLocal(a.Certificates, o)

@@ -19,6 +19,7 @@ var (
 	CertificateExpiry = NewGauge("holdfast_certificate_expiry_timestamp_seconds", "When the first of the member's certificates expires.")
 	VolumeSize        = NewGauge("holdfast_volume_size_bytes", "Size of the member's volume.")
 	VolumeFull        = NewGauge("holdfast_volume_full_forecast_seconds", "Seconds until the member's volume is full, by the trend of 14 days or by the last half hour to day, whichever is sooner; missing while no history shows that it fills.")
+	Anomaly           = NewGauge("holdfast_anomaly", "1 while a measurement of the member is far from what is usual at this time of the day; missing otherwise.", "signal")
 	VolumeFree        = NewGauge("holdfast_volume_available_bytes", "Free space on the member's volume.")
 	CPUUsed           = NewGauge("holdfast_member_cpu_used_cores", "CPU that the member's container used in the last minute.")
 	CPUNeeded         = NewGauge("holdfast_member_cpu_needed_cores", "CPU that sufficed in 95 % of the minutes; what is a day older counts half.")

@@ -10,6 +10,7 @@ import (
 
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
 	"github.com/holdfast-db/holdfast/internal/agent"
+	"github.com/holdfast-db/holdfast/internal/agent/anomalies"
 	"github.com/holdfast-db/holdfast/internal/agent/atomicfile"
 	"github.com/holdfast-db/holdfast/internal/agent/diskspace"
 	"github.com/holdfast-db/holdfast/internal/agent/identity"
@@ -23,6 +24,7 @@ import (
 	"github.com/holdfast-db/holdfast/internal/agent/statusserver"
 	"github.com/holdfast-db/holdfast/internal/agentapi"
 	"github.com/holdfast-db/holdfast/internal/agentapi/mysqlapi"
+	"github.com/holdfast-db/holdfast/internal/anomaly"
 	"github.com/holdfast-db/holdfast/internal/loginsight"
 	"github.com/holdfast-db/holdfast/internal/mysqlversion"
 )
@@ -95,6 +97,7 @@ func newAgent(ctx context.Context, o Options) (*mysqlAgent, error) {
 		OmitMoving: omitMoving, MarkDown: markDown,
 		TextLog:  &insights.TextLog{Parse: loginsight.ParseMySQL},
 		Measure:  a.measureTuning,
+		Signals:  &anomalies.Signals{List: anomaly.MySQLSignals, Measure: a.measureSignals},
 		DataDir:  o.DataDir,
 		RunDir:   o.RunDir,
 		Messages: a.messageHandlers(),

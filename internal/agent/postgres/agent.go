@@ -6,6 +6,7 @@ import (
 
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
 	"github.com/holdfast-db/holdfast/internal/agent"
+	"github.com/holdfast-db/holdfast/internal/agent/anomalies"
 	"github.com/holdfast-db/holdfast/internal/agent/clock"
 	"github.com/holdfast-db/holdfast/internal/agent/identity"
 	"github.com/holdfast-db/holdfast/internal/agent/insights"
@@ -23,6 +24,7 @@ import (
 	"github.com/holdfast-db/holdfast/internal/agent/statusserver"
 	"github.com/holdfast-db/holdfast/internal/agentapi"
 	"github.com/holdfast-db/holdfast/internal/agentapi/postgresapi"
+	"github.com/holdfast-db/holdfast/internal/anomaly"
 	"github.com/holdfast-db/holdfast/internal/loginsight"
 )
 
@@ -148,6 +150,7 @@ func (a *postgresAgent) newHost(version string) *agent.Host {
 		OmitMoving: omitMoving, MarkDown: markDown,
 		TextLog:  &insights.TextLog{Parse: loginsight.ParsePostgres, IsContinued: loginsight.IsPostgresContinuation},
 		Measure:  a.measureTuning,
+		Signals:  &anomalies.Signals{List: anomaly.PostgresSignals, Measure: a.measureSignals},
 		DataDir:  o.DataDir,
 		RunDir:   o.RunDir,
 		Messages: a.electionHandlers(),

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/holdfast-db/holdfast/internal/agent/diskspace"
+	"github.com/holdfast-db/holdfast/internal/agent/metricfamily"
 	"github.com/holdfast-db/holdfast/internal/agentapi"
 	"github.com/holdfast-db/holdfast/internal/loginsight"
 )
@@ -92,7 +93,7 @@ func scrape(r *Recorder) string {
 		_, _ = io.WriteString(w, "# TYPE other_metric gauge\nother_metric 1\n")
 	})
 	answer := httptest.NewRecorder()
-	r.ServeMetrics(others).ServeHTTP(answer, httptest.NewRequest(http.MethodGet, "/metrics", nil))
+	metricfamily.AppendTo(others, r).ServeHTTP(answer, httptest.NewRequest(http.MethodGet, "/metrics", nil))
 	return answer.Body.String()
 }
 
@@ -101,7 +102,7 @@ func TestRefusedScrape(t *testing.T) {
 	m := &member{}
 	refuse := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "busy", http.StatusServiceUnavailable) })
 	answer := httptest.NewRecorder()
-	newRecorder(t.TempDir(), m).ServeMetrics(refuse).ServeHTTP(answer, httptest.NewRequest(http.MethodGet, "/metrics", nil))
+	metricfamily.AppendTo(refuse, newRecorder(t.TempDir(), m)).ServeHTTP(answer, httptest.NewRequest(http.MethodGet, "/metrics", nil))
 	if answer.Code != http.StatusServiceUnavailable || answer.Body.String() != "busy\n" {
 		t.Errorf("%d %q", answer.Code, answer.Body)
 	}

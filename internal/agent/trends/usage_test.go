@@ -15,6 +15,7 @@ import (
 	"testing/fstest"
 	"time"
 
+	"github.com/holdfast-db/holdfast/internal/agent/metricfamily"
 	"github.com/holdfast-db/holdfast/internal/agentapi"
 	"github.com/holdfast-db/holdfast/internal/sizing"
 	"github.com/holdfast-db/holdfast/internal/tune"
@@ -209,7 +210,7 @@ func TestUsageMetrics(t *testing.T) {
 	w.live(begin, 1441, 0.5)
 	others := http.HandlerFunc(func(out http.ResponseWriter, _ *http.Request) { _, _ = out.Write([]byte("other_metric 1\n")) })
 	answer := httptest.NewRecorder()
-	w.ServeMetrics(others).ServeHTTP(answer, httptest.NewRequest(http.MethodGet, "/metrics", nil))
+	metricfamily.AppendTo(others, w).ServeHTTP(answer, httptest.NewRequest(http.MethodGet, "/metrics", nil))
 	for _, line := range []string{"other_metric 1", "holdfast_member_cpu_used_cores 0.5", "holdfast_member_memory_used_bytes 1.34217728e+09", "holdfast_member_cpu_needed_cores 0.5", "holdfast_member_memory_needed_bytes 1.34217728e+09"} {
 		if !strings.Contains("\n"+answer.Body.String(), "\n"+line) {
 			t.Errorf("%q is missing in\n%s", line, answer.Body)
