@@ -19,9 +19,9 @@ const (
 	longest     = 3 * time.Hour
 	// longestGap is the longest time between two measurements that belong together.
 	longestGap = 5 * time.Minute
-	// MuteSpan is how long nothing is judged after a planned change, and CauseSpan how long it
-	// is named as the probable cause.
-	MuteSpan  = 15 * time.Minute
+	// MuteSpan is how long nothing is judged after a planned change.
+	MuteSpan = 15 * time.Minute
+	// CauseSpan is how long a planned change is named as the probable cause.
 	CauseSpan = time.Hour
 )
 
