@@ -12,19 +12,25 @@ import (
 
 const days = 28
 
-// countMembers is how many members are simulated; HOLDFAST_HISTORIES asks for others.
-func countMembers() uint64 {
-	if n, err := strconv.ParseUint(os.Getenv("HOLDFAST_HISTORIES"), 10, 64); err == nil {
-		return n
+// listSeeds are the seeds of the members that are simulated: HOLDFAST_HISTORIES asks for
+// another number, and HOLDFAST_SEED for another first one.
+func listSeeds() (seeds []uint64) {
+	number, err := strconv.ParseUint(os.Getenv("HOLDFAST_HISTORIES"), 10, 64)
+	if err != nil {
+		number = 6
 	}
-	return 6
+	first, _ := strconv.ParseUint(os.Getenv("HOLDFAST_SEED"), 10, 64)
+	for n := range number {
+		seeds = append(seeds, first+n)
+	}
+	return seeds
 }
 
 // Members that live as usual have at most one alarm in a week, on average.
 func TestUsualMembersAreQuiet(t *testing.T) {
 	alarms := map[string]int{}
-	total, members := 0, countMembers()
-	for seed := range members {
+	total, seeds := 0, listSeeds()
+	for _, seed := range seeds {
 		m := newMember(seed)
 		d := anomaly.NewDetector(m.listSignals(seed), &anomaly.Model{})
 		var last time.Time
@@ -44,7 +50,7 @@ func TestUsualMembersAreQuiet(t *testing.T) {
 			}
 		}
 	}
-	weeks := float64(members) * days / 7
+	weeks := float64(len(seeds)) * days / 7
 	t.Logf("%d alarms in %.0f weeks of members: %v", total, weeks, alarms)
 	if float64(total) > weeks {
 		t.Errorf("%d alarms in %.0f weeks of members", total, weeks)
@@ -63,7 +69,7 @@ func TestStepsAreFound(t *testing.T) {
 	} {
 		t.Run(direction.name, func(t *testing.T) {
 			steps, found := 0, 0
-			for seed := range countMembers() {
+			for _, seed := range listSeeds() {
 				s, f := stepMember(t, seed, direction.factor)
 				steps, found = steps+s, found+f
 			}
