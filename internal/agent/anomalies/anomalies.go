@@ -15,17 +15,15 @@ import (
 
 	"github.com/holdfast-db/holdfast/internal/agent/diskspace"
 	"github.com/holdfast-db/holdfast/internal/agent/metricfamily"
+	"github.com/holdfast-db/holdfast/internal/agent/sampling"
 	"github.com/holdfast-db/holdfast/internal/agentapi"
 	"github.com/holdfast-db/holdfast/internal/anomaly"
 	"github.com/holdfast-db/holdfast/internal/loginsight"
 )
 
 const (
-	// sampleInterval is between two measurements, and measureTimeout what one may take.
-	sampleInterval = time.Minute
+	// measureTimeout is what a measurement may take.
 	measureTimeout = 5 * time.Second
-	// saveInterval is between two writes.
-	saveInterval = time.Hour
 	// startJitter is by how many seconds the time of one start may seem to differ.
 	startJitter = 10
 )
@@ -82,24 +80,9 @@ type Recorder struct {
 // NewRecorder returns a Recorder that has measured nothing.
 func NewRecorder(o Options) *Recorder { return &Recorder{o: o} }
 
-// Follow measures until ctx ends. It does not save then: the volume may be another
-// process's already, and nothing is to wait for its disk.
+// Follow measures until ctx ends. It does not save then.
 func (r *Recorder) Follow(ctx context.Context) {
-	ticker := time.NewTicker(sampleInterval)
-	defer ticker.Stop()
-	saved := time.Now()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case now := <-ticker.C:
-			r.Measure(ctx, now.UTC())
-			if now.Sub(saved) >= saveInterval {
-				r.save()
-				saved = now
-			}
-		}
-	}
+	sampling.Follow(ctx, func(now time.Time) { r.Measure(ctx, now) }, r.save)
 }
 
 // Measure takes a sample, and reports what is not as usual. A database that does not serve is

@@ -10,18 +10,14 @@ import (
 	"sync"
 	"time"
 
+	"github.com/holdfast-db/holdfast/internal/agent/sampling"
 	"github.com/holdfast-db/holdfast/internal/agentapi"
 	"github.com/holdfast-db/holdfast/internal/capacity"
 	"github.com/holdfast-db/holdfast/internal/loginsight"
 )
 
-const (
-	// sampleInterval is between two measurements, and saveInterval between two writes.
-	sampleInterval = time.Minute
-	saveInterval   = time.Hour
-	// remindInterval is between two reports of what lasts.
-	remindInterval = 12 * time.Hour
-)
+// remindInterval is between two reports of what lasts.
+const remindInterval = 12 * time.Hour
 
 // Options of a Recorder.
 type Options struct {
@@ -48,27 +44,12 @@ type Recorder struct {
 // NewRecorder returns a Recorder that has measured nothing.
 func NewRecorder(o Options) *Recorder { return &Recorder{o: o} }
 
-// Follow measures until ctx ends. It does not save then: the volume may be another
-// process's already, and nothing is to wait for its disk.
+// Follow measures until ctx ends. It does not save then.
 func (r *Recorder) Follow(ctx context.Context) {
 	if err := r.load(); err != nil {
 		r.o.Log.Info("the history of the volume begins anew", "reason", err.Error())
 	}
-	ticker := time.NewTicker(sampleInterval)
-	defer ticker.Stop()
-	saved := time.Now()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case now := <-ticker.C:
-			r.Measure(now.UTC())
-			if now.Sub(saved) >= saveInterval {
-				r.save()
-				saved = now
-			}
-		}
-	}
+	sampling.Follow(ctx, r.Measure, r.save)
 }
 
 // Measure takes a sample, and reports a volume that fills. A volume whose size is not known

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/holdfast-db/holdfast/internal/agent/cgroup"
+	"github.com/holdfast-db/holdfast/internal/agent/sampling"
 	"github.com/holdfast-db/holdfast/internal/agentapi"
 	"github.com/holdfast-db/holdfast/internal/sizing"
 )
@@ -53,22 +54,10 @@ func (r *UsageRecorder) Follow(ctx context.Context) {
 	if err := r.load(); err != nil {
 		r.o.Log.Info("the history of CPU and memory begins anew", "reason", err.Error())
 	}
-	ticker := time.NewTicker(sampleInterval)
-	defer ticker.Stop()
-	saved := time.Now()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case now := <-ticker.C:
-			r.Measure(now.UTC())
-			r.publish(now.UTC())
-			if now.Sub(saved) >= saveInterval {
-				r.save()
-				saved = now
-			}
-		}
-	}
+	sampling.Follow(ctx, func(now time.Time) {
+		r.Measure(now)
+		r.publish(now)
+	}, r.save)
 }
 
 // Measure takes a sample. What is used while the database does not serve counts for nothing
@@ -137,7 +126,7 @@ func (r *UsageRecorder) publish(now time.Time) {
 	compared := report
 	compared.Seconds = r.published.Seconds
 	urgent := !r.began || report.Kills > r.published.Kills
-	due := urgent || compared != r.published && now.Sub(r.publishedAt) >= publishedInterval || now.Sub(r.publishedAt) >= saveInterval*12
+	due := urgent || compared != r.published && now.Sub(r.publishedAt) >= publishedInterval || now.Sub(r.publishedAt) >= 12*time.Hour
 	failing := r.failing
 	r.mu.Unlock()
 	if failing || !due || !r.o.Publish(now) {
