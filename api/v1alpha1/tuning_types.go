@@ -137,6 +137,11 @@ type TunedSettingStatus struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=256
 	Evidence string `json:"evidence,omitempty"`
+	// Basis is a digest of the memory, the volume and the declared memory settings. The value
+	// is released when it is another one.
+	// +optional
+	// +kubebuilder:validation:MaxLength=64
+	Basis string `json:"basis,omitempty"`
 	// Since is when the trial ended.
 	// +optional
 	Since metav1.Time `json:"since,omitzero"`
@@ -164,7 +169,7 @@ type TuningTrialStatus struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=64
 	Primary string `json:"primary,omitempty"`
-	// SpecHash is of the spec, without replicas. The trial ends when it is another one.
+	// SpecHash is of the spec, without replicas and suspend. The trial ends when it is another one.
 	// +optional
 	// +kubebuilder:validation:MaxLength=64
 	SpecHash string `json:"specHash,omitempty"`

@@ -18,6 +18,7 @@ import (
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
 	"github.com/holdfast-db/holdfast/internal/agentapi"
 	"github.com/holdfast-db/holdfast/internal/apitest"
+	"github.com/holdfast-db/holdfast/internal/tune"
 )
 
 // dayOf is a day that a member measured by the hour, from a time on, in which max_wal_size
@@ -192,7 +193,7 @@ func TestTuningEndsWithItsMode(t *testing.T) {
 	w.wantQuiet(c, o)
 }
 
-// A suspension ends a trial. Members get the value before once it is over.
+// While a cluster is suspended no trial ends and none begins: members get nothing.
 func TestTuningOfASuspendedCluster(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, postgresKind)
@@ -201,11 +202,12 @@ func TestTuningOfASuspendedCluster(t *testing.T) {
 	w.awaitTuned(c, "a trial", "128MB", isTried)
 	w.awaitSteady(o)
 	edit(w, c, func(c *v1alpha1.PostgresCluster) { c.Spec.Suspend = true })
-	w.awaitTuned(c, "the trial ends", "128MB", isResting) // writes are off
+	w.measured(same...)
 	w.awaitSteady(o)
 	w.wantQuiet(c, o)
+	w.awaitTuned(c, "the trial goes on", "128MB", isTried)
 	edit(w, c, func(c *v1alpha1.PostgresCluster) { c.Spec.Suspend = false })
-	w.awaitTuned(c, "the value before is in force", "", isResting)
+	w.awaitTuned(c, "the value before is in force", "", isQuarantined)
 	w.awaitSteady(o)
 	edit(w, c, func(c *v1alpha1.PostgresCluster) { c.Spec.Suspend = true })
 	w.writeTuning(c, nil)
@@ -331,8 +333,9 @@ func TestOthersWriteTuning(t *testing.T) {
 	w.awaitTuned(c, "the trial goes on", "128MB", isTried)
 
 	w.measured()
+	basis := tune.Spec{Memory: c.Spec.Resources.Limits.Memory().Value(), Volume: c.Spec.Storage.Size.Value()}.Basis()
 	forged := &v1alpha1.TuningStatus{Settings: []v1alpha1.TunedSettingStatus{
-		{Name: "fsync", Value: "off"}, {Name: "work_mem", Value: "9000GB"}, {Name: "max_wal_size", Value: "128MB"}, {Value: "1"},
+		{Name: "fsync", Value: "off"}, {Name: "work_mem", Value: "9000GB"}, {Name: "max_wal_size", Value: "128MB", Basis: basis}, {Value: "1"},
 	}}
 	w.writeTuning(c, forged)
 	w.awaitTuned(c, "what may be tuned stays", "128MB", isKept)

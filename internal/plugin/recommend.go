@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
+	"github.com/holdfast-db/holdfast/internal/tune"
 )
 
 type recommendOptions struct {
@@ -147,6 +148,9 @@ func listAdvice(st *v1alpha1.CommonStatus) []v1alpha1.RecommendationStatus {
 	tuned := map[string]bool{}
 	if st.Tuning != nil {
 		for _, t := range st.Tuning.Settings {
+			if !tune.IsTried(tune.PostgreSQL, t.Name, t.Value) {
+				continue // another client wrote it
+			}
 			field := parameterField + t.Name
 			tuned[field] = true
 			list = append(list, v1alpha1.RecommendationStatus{Field: field, Current: t.Value, Value: t.Value, Evidence: t.Evidence})
@@ -201,10 +205,11 @@ func writePatch(out io.Writer, declaring client.Object, c v1alpha1.Cluster, tool
 
 // describeAdvice is a comment that says why a patch has a value.
 func describeAdvice(r v1alpha1.RecommendationStatus) string {
+	text := fmt.Sprintf("# %s: %s, now %s: %s", r.Field, r.Value, r.Current, r.Evidence)
 	if r.Current == r.Value {
-		return fmt.Sprintf("# %s: %s, as it is tuned: %s", r.Field, r.Value, r.Evidence)
+		text = fmt.Sprintf("# %s: %s, as it is tuned: %s", r.Field, r.Value, r.Evidence)
 	}
-	return fmt.Sprintf("# %s: %s, now %s: %s", r.Field, r.Value, r.Current, r.Evidence)
+	return strings.Join(strings.Fields(text), " ") // a line break would end the comment
 }
 
 // setField sets a field of a spec by its path, such as resources.requests.cpu. The name of a

@@ -117,11 +117,14 @@ func TestRecommendShowsTuning(t *testing.T) {
 	if err := writeTuning(&out, &v1alpha1.TuningStatus{}); err != nil || out.Len() > 0 {
 		t.Errorf("%v: %q", err, out.String())
 	}
+	// What another client wrote is no patch, and its text stays in the comment.
+	c.Status.Tuning.Settings[0].Evidence = "47 %\nwere left"
+	c.Status.Tuning.Settings = append(c.Status.Tuning.Settings, v1alpha1.TunedSettingStatus{Name: "fsync", Value: "off"}, v1alpha1.TunedSettingStatus{Name: "work_mem", Value: "x"})
 	if err := writePatch(&out, c, c, "", true); err != nil {
 		t.Fatal(err)
 	}
 	for want, is := range map[string]bool{
-		"    max_wal_size: 1GB\n": true, "    max_wal_size: 2GB\n": false, "    shared_buffers: 512MB\n": true, "work_mem": false,
+		"fsync": false, "    max_wal_size: 1GB\n": true, "    max_wal_size: 2GB\n": false, "    shared_buffers: 512MB\n": true, "work_mem": false,
 		"# spec.parameters.max_wal_size: 1GB, as it is tuned: 47 % were left\n": true,
 	} {
 		if strings.Contains(out.String(), want) != is {

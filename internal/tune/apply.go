@@ -1,7 +1,10 @@
 package tune
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -40,7 +43,9 @@ type Tuned struct {
 	Name, Value string
 	// From is the value before the trial, and Evidence what the trial showed.
 	From, Evidence string
-	Since          time.Time
+	// Basis is Spec.Basis when the trial ended.
+	Basis string
+	Since time.Time
 }
 
 // Trial is a value that is in force to see whether it is better.
@@ -73,9 +78,10 @@ type Evidence struct {
 	Primary string
 	// Settled says that no change, no repair and no request is under way.
 	Settled bool
-	// Killed says that a member ran out of memory since the trial began, and Refused that
-	// the server does not take its value.
-	Killed, Refused bool
+	// LastKill is when a member ran out of memory last; zero if none did.
+	LastKill time.Time
+	// Refused says that a member does not take the value of the trial.
+	Refused bool
 }
 
 // StepKind is what became of a setting.
@@ -104,7 +110,7 @@ type Step struct {
 func Effective(s Spec, st State) map[string]string {
 	tuned := map[string]string{}
 	for _, t := range st.Settings {
-		if _, known := tuned[t.Name]; !known && s.explainRefusal(t.Name, t.Value) == "" {
+		if _, known := tuned[t.Name]; !known && s.explainRelease(t) == "" {
 			tuned[t.Name] = t.Value
 		}
 	}
@@ -173,12 +179,15 @@ func (m *machine) addStep(kind StepKind, name, value, format string, args ...any
 // followSpec begins with what was remembered, as far as the spec still allows it.
 func (m *machine) followSpec(was State) {
 	for _, r := range was.Resting {
+		if most := m.now.Add(quarantine); r.Until.After(most) {
+			r.Until = most // another client wrote it, or the clock was wrong
+		}
 		if findTried(m.spec.Engine, r.Name) != nil && m.now.Before(r.Until) && m.findResting(r.Name) == nil {
 			m.next.Resting = append(m.next.Resting, r)
 		}
 	}
 	for _, t := range was.Settings {
-		why := m.spec.explainRefusal(t.Name, t.Value)
+		why := m.spec.explainRelease(t)
 		switch {
 		case slices.ContainsFunc(m.next.Settings, func(o Tuned) bool { return o.Name == t.Name }):
 		case m.spec.declares(t.Name):
@@ -241,8 +250,10 @@ func (m *machine) judgeTrial(t Trial) {
 	switch {
 	case e.Refused:
 		m.endTrial(Quarantined, quarantine, "the server does not take it")
-	case e.Killed:
+	case e.LastKill.After(t.Since):
 		m.endTrial(Quarantined, quarantine, "a member ran out of memory")
+	case age < 0:
+		m.abort("it begins in the future, so a clock was wrong")
 	case e.Primary != "" && e.Primary != t.Primary:
 		m.abort(e.Primary + " leads, and no longer " + t.Primary)
 	case len(e.Slots) == 0: // an operator that has just started
@@ -255,14 +266,17 @@ func (m *machine) judgeTrial(t Trial) {
 	case m.exceedsMemory(t.Name, e.Slots):
 		m.endTrial(Quarantined, quarantine, m.describeExcess())
 	default:
-		m.judgeMeasured(t, *r.trial, r.trial.compare(base, tried, p), e.Settled && p.covers(tried))
+		m.judgeMeasured(t, *r.trial, r.trial.compare(base, tried, p), p.covers(tried))
 	}
 }
 
-// judgeMeasured decides by what was measured; complete says that the whole period was.
+// judgeMeasured decides by what was measured; complete says that the whole period was. While
+// a change is under way, it decides nothing: what that takes is no load of clients.
 func (m *machine) judgeMeasured(t Trial, q measure, c comparison, complete bool) {
 	switch {
-	case c.isMuchWorse(), complete && c.isComparable() && c.cost > mostCost:
+	case !m.evidence.Settled:
+		m.endLate(m.now.Sub(t.Since))
+	case c.isMuchWorse(q), complete && c.isComparable() && c.cost > mostCost:
 		m.endTrial(Quarantined, quarantine, "it is worse: "+q.describe(c))
 	case !complete || !c.isComparable():
 		m.endLate(m.now.Sub(t.Since))
@@ -283,21 +297,26 @@ func (m *machine) endLate(age time.Duration) {
 func (m *machine) keep(t Trial, evidence string) {
 	m.next.Trial = nil
 	m.next.Settings = slices.DeleteFunc(slices.Clone(m.next.Settings), func(o Tuned) bool { return o.Name == t.Name })
-	m.next.Settings = append(m.next.Settings, Tuned{Name: t.Name, Value: t.Value, From: t.From, Evidence: evidence, Since: m.now})
+	m.next.Settings = append(m.next.Settings, Tuned{Name: t.Name, Value: t.Value, From: t.From, Evidence: evidence, Basis: m.spec.Basis(), Since: m.now})
 	m.addStep(Kept, t.Name, t.Value, "%s stays at %s, and was %s: %s. Commit spec.parameters.%s to keep it in Git", t.Name, t.Value, t.From, evidence, t.Name)
 }
 
-// rollBackExcess takes a tuned memory setting back when all of them together may by now
-// take more than the envelope: there are more connections than when it was tried.
+// rollBackExcess takes a tuned memory setting back when a member ran out of memory with it, or
+// when all of them together may by now take more than the envelope: there are more
+// connections than when it was tried. Those of a replica are not measured: only a kill tells.
 func (m *machine) rollBackExcess() bool {
 	for i, t := range m.next.Settings {
-		if !m.exceedsMemory(t.Name, m.evidence.Slots) {
+		why := m.describeExcess()
+		switch {
+		case findTried(m.spec.Engine, t.Name).memory && m.evidence.LastKill.After(t.Since):
+			why = "a member ran out of memory"
+		case !m.exceedsMemory(t.Name, m.evidence.Slots):
 			continue
 		}
 		m.next.Settings = slices.Delete(slices.Clone(m.next.Settings), i, i+1)
 		until := m.now.Add(quarantine)
-		m.rest(Resting{Name: t.Name, Value: t.Value, Reason: m.describeExcess(), Quarantined: true, Until: until})
-		m.addStep(Quarantined, t.Name, t.Value, "%s is no longer tuned to %s: %s. It is not tried again before %s", t.Name, t.Value, m.describeExcess(), until.Format(time.DateOnly))
+		m.rest(Resting{Name: t.Name, Value: t.Value, Reason: why, Quarantined: true, Until: until})
+		m.addStep(Quarantined, t.Name, t.Value, "%s is no longer tuned to %s: %s. It is not tried again before %s", t.Name, t.Value, why, until.Format(time.DateOnly))
 		return true
 	}
 	return false
@@ -380,6 +399,42 @@ func (s Spec) declares(name string) bool {
 	return false
 }
 
+// excludes says whether a setting is to be left alone. Names are the same in any case, as the
+// server reads them.
+func (s Spec) excludes(name string) bool {
+	return slices.ContainsFunc(s.Exclude, func(excluded string) bool { return strings.EqualFold(excluded, name) })
+}
+
+// basisSettings are the settings that decide, with the memory and the volume, whether a
+// tuned value fits.
+var basisSettings = []string{"shared_buffers", "maintenance_work_mem", "autovacuum_max_workers", "max_connections"}
+
+// Basis is a digest of what a kept value rests on: the memory, the volume and the declared
+// memory settings. With another one the value may not fit, or be less than what is computed.
+func (s Spec) Basis() string {
+	text := fmt.Sprintf("memory %d, volume %d", s.Memory, s.Volume)
+	for _, name := range basisSettings {
+		for _, declared := range slices.Sorted(maps.Keys(s.Declared)) {
+			if strings.EqualFold(declared, name) {
+				text += fmt.Sprintf(", %s %q", name, s.Declared[declared])
+			}
+		}
+	}
+	sum := sha256.Sum256([]byte(text))
+	return hex.EncodeToString(sum[:8])
+}
+
+// explainRelease says why a kept value is no longer in force; empty where it is.
+func (s Spec) explainRelease(t Tuned) string {
+	if why := s.explainRefusal(t.Name, t.Value); why != "" {
+		return why
+	}
+	if t.Basis != s.Basis() {
+		return "the memory, the volume or a declared memory setting has changed since it was tried"
+	}
+	return ""
+}
+
 // explainRefusal says why a value is not tuned by the spec; empty where it may be.
 func (s Spec) explainRefusal(name, value string) string {
 	r := findTried(s.Engine, name)
@@ -390,7 +445,7 @@ func (s Spec) explainRefusal(name, value string) string {
 		return "it is no setting that is tried"
 	case s.declares(name):
 		return r.field + " is declared"
-	case slices.Contains(s.Exclude, name):
+	case s.excludes(name):
 		return "spec.tuning.exclude has it"
 	}
 	v, known := r.parse(value)

@@ -157,9 +157,11 @@ func TestTrialEnds(t *testing.T) {
 		"the setting is excluded":         {func(d *database) { d.spec.Exclude = []string{"max_wal_size"} }, RolledBack, afterAborted, "spec.tuning.exclude"},
 		"the volume is smaller":           {func(d *database) { d.spec.Volume = gibibyte }, RolledBack, afterAborted, "limit"},
 		"the measurements are lost":       {lost, RolledBack, afterAborted, "has lost"},
-		"a member ran out of memory":      {func(d *database) { d.evidence.Killed = true }, Quarantined, quarantine, "memory"},
+		"a member ran out of memory":      {func(d *database) { d.evidence.LastKill = d.now }, Quarantined, quarantine, "memory"},
 		"the server refuses it":           {func(d *database) { d.evidence.Refused = true }, Quarantined, quarantine, "does not take it"},
 		"the WAL of a transaction grows":  {func(d *database) { d.measure = costly }, Quarantined, quarantine, "it is worse"},
+		"it begins in the future":         {func(d *database) { d.state.Trial.Since = d.now.Add(time.Hour * 200) }, RolledBack, afterAborted, "in the future"},
+		"nothing tells of its cost":       {func(d *database) { d.measure = uncounted }, RolledBack, afterUndecided, "cannot be compared"},
 		"it does not help":                {func(d *database) { d.measure = helpless }, Quarantined, quarantine, "it is no better"},
 		"it is a little better":           {func(d *database) { d.measure = halfhearted }, Quarantined, quarantine, "it is no better"},
 		"the load is another one":         {func(d *database) { d.measure = busier }, RolledBack, afterUndecided, "cannot be compared"},
@@ -216,6 +218,13 @@ func helpless(time.Time, map[string]float64) map[string]float64 {
 	return checkpoints(1.5*gibibyte, postgresSettings())
 }
 
+// uncounted is a load without transactions: there is no cost to compare.
+func uncounted(at time.Time, settings map[string]float64) map[string]float64 {
+	sums := writes(at, settings)
+	sums[agentapi.TuningTransactions] = 0
+	return sums
+}
+
 func halfhearted(time.Time, map[string]float64) map[string]float64 {
 	sums := checkpoints(1.5*gibibyte, postgresSettings())
 	sums[agentapi.TuningCheckpointsRequested] *= 0.85
@@ -246,8 +255,14 @@ func TestMuchWorseIsRolledBackEarly(t *testing.T) {
 // A trial waits for these, and goes on.
 func TestTrialGoesOn(t *testing.T) {
 	for name, change := range map[string]func(*database){
-		"an operator that has just started":  func(d *database) { d.evidence.Slots = nil },
-		"a primary is not known at once":     func(d *database) { d.evidence.Primary = "" },
+		"an operator that has just started": func(d *database) { d.evidence.Slots = nil },
+		"a primary is not known at once":    func(d *database) { d.evidence.Primary = "" },
+		"it is much worse in planned work": func(d *database) {
+			d.evidence.Settled = false
+			for i := range d.evidence.Slots[leastHours:] {
+				d.evidence.Slots[leastHours+i].Sums[agentapi.TuningCheckpointsRequested] = 1000
+			}
+		},
 		"a member is away":                   func(d *database) { d.evidence.Settled = false },
 		"the window is closed":               func(d *database) { d.spec.Window = ParseWindow("01:00", "01:01", "") },
 		"a setting that is of another trial": func(d *database) { d.state.Resting = []Resting{{Name: "work_mem", Until: d.now.Add(time.Hour)}} },
@@ -264,9 +279,15 @@ func TestTrialGoesOn(t *testing.T) {
 // None of these is tried.
 func TestNothingIsTried(t *testing.T) {
 	for name, change := range map[string]func(*database){
-		"mode Recommend":                      func(d *database) { d.spec.Apply = false },
-		"it is declared":                      func(d *database) { d.spec.Declared = map[string]string{"max_wal_size": "128MB"} },
-		"it is declared in capitals":          func(d *database) { d.spec.Declared = map[string]string{"MAX_WAL_SIZE": "128MB"} },
+		"mode Recommend":             func(d *database) { d.spec.Apply = false },
+		"it is declared":             func(d *database) { d.spec.Declared = map[string]string{"max_wal_size": "128MB"} },
+		"it is declared in capitals": func(d *database) { d.spec.Declared = map[string]string{"MAX_WAL_SIZE": "128MB"} },
+		"it is excluded in capitals": func(d *database) { d.spec.Exclude = []string{"Max_WAL_Size"} },
+		"no transactions are counted": func(d *database) {
+			for i := range d.evidence.Slots {
+				delete(d.evidence.Slots[i].Sums, agentapi.TuningTransactions)
+			}
+		},
 		"it is excluded":                      func(d *database) { d.spec.Exclude = []string{"max_wal_size"} },
 		"it rests":                            func(d *database) { d.state.Resting = []Resting{{Name: "max_wal_size", Until: d.now.AddDate(0, 0, 10)}} },
 		"a change is under way":               func(d *database) { d.evidence.Settled = false },
@@ -372,6 +393,97 @@ func TestObserveHours(t *testing.T) {
 	}
 }
 
+// tunedDatabase has kept a larger work_mem.
+func tunedDatabase(t *testing.T) *database {
+	t.Helper()
+	d := newDatabase(func(_ time.Time, settings map[string]float64) map[string]float64 {
+		sums := spills(200 * 4 * mebibyte / settings["work_mem"])
+		sums[agentapi.TuningTransactions], sums[agentapi.TuningBlocksHit] = 1e5, 1e6
+		return sums
+	})
+	d.hours(2 * leastHours)
+	if !slices.Equal(d.kinds(), []StepKind{Tried, Kept}) {
+		t.Fatalf("%+v", d.steps)
+	}
+	d.steps = nil
+	return d
+}
+
+// A kept memory setting is taken back by a kill after it, of any member, and only by one.
+func TestKillTakesBackWhatWasKept(t *testing.T) {
+	d := tunedDatabase(t)
+	d.evidence.Settled = false // no other trial begins
+	d.evidence.LastKill = d.state.Settings[0].Since.Add(-time.Minute)
+	if steps := d.decide(); len(steps) > 0 {
+		t.Errorf("a kill before the value: %+v", steps)
+	}
+	d.now = d.now.Add(time.Hour)
+	d.evidence.LastKill = d.now
+	if d.decide(); !slices.Equal(d.kinds(), []StepKind{Quarantined}) || len(Effective(d.spec, d.state)) > 0 || !strings.Contains(d.steps[0].Message, "ran out of memory") {
+		t.Errorf("a kill after it: %+v, %+v", d.steps, d.state)
+	}
+	d = newDatabase(writes).hours(2 * leastHours)
+	d.evidence.Settled, d.evidence.LastKill = false, d.now.Add(time.Hour)
+	if d.decide(); len(d.state.Settings) != 1 {
+		t.Errorf("max_wal_size takes no memory: %+v", d.steps)
+	}
+}
+
+// A kept value rests on the memory, the volume and the memory settings that it was tried with.
+func TestBasisChanges(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(*database)
+		stays  bool
+	}{
+		"less memory":                   {func(d *database) { d.spec.Memory = d.spec.Memory * 3 / 4 }, false},
+		"more memory":                   {func(d *database) { d.spec.Memory *= 2 }, false},
+		"a larger volume":               {func(d *database) { d.spec.Volume *= 10 }, false},
+		"shared_buffers are declared":   {func(d *database) { d.spec.Declared = map[string]string{"Shared_Buffers": "2GB"} }, false},
+		"another parameter is declared": {func(d *database) { d.spec.Declared = map[string]string{"jit": "off"} }, true},
+		"another client wrote it":       {func(d *database) { d.state.Settings[0].Basis = "" }, false},
+	} {
+		d := tunedDatabase(t)
+		d.evidence.Settled = false // no other trial begins
+		c.change(d)
+		if got := Effective(d.spec, d.state)["work_mem"] != ""; got != c.stays {
+			t.Errorf("%s: in force before the step is %v", name, got)
+		}
+		d.decide()
+		if stays := len(d.state.Settings) == 1; stays != c.stays || stays != (len(d.steps) == 0) || !stays && d.kinds()[0] != RolledBack {
+			t.Errorf("%s: %+v", name, d.steps)
+		}
+	}
+}
+
+// A few quiet hours say nothing against a value: most of the symptom was in others.
+func TestNoiseIsNoHarm(t *testing.T) {
+	load := func(at time.Time, settings map[string]float64) map[string]float64 {
+		sums := writes(at, settings)
+		tried := settings["max_wal_size"] > postgresSettings()["max_wal_size"]
+		switch quiet := at.Hour() < 1 || at.Hour() >= 22; {
+		case quiet && tried:
+			sums[agentapi.TuningCheckpointsRequested] = 3
+		case quiet:
+			sums[agentapi.TuningCheckpointsRequested] = 1
+		}
+		return sums
+	}
+	d := newDatabase(load).hours(2 * leastHours)
+	if !slices.Contains(d.kinds(), Kept) {
+		t.Errorf("%+v", d.steps)
+	}
+}
+
+// A rest that another client wrote, or a wrong clock, ends after a quarantine at most.
+func TestRestIsBounded(t *testing.T) {
+	d := newDatabase(writes)
+	d.state.Resting = []Resting{{Name: "work_mem", Until: d.now.AddDate(50, 0, 0)}}
+	d.decide()
+	if got := d.state.Resting[0].Until; got.After(d.now.Add(quarantine)) {
+		t.Errorf("it rests until %s", got)
+	}
+}
+
 // What rests is tried again later.
 func TestRestEnds(t *testing.T) {
 	d := newDatabase(helpless).hours(leastHours * 2)
@@ -438,6 +550,11 @@ func TestTunedInvariants(t *testing.T) {
 			spec.Exclude = []string{"max_wal_size"}
 		}
 		st := randomState(r)
+		for n := range st.Settings {
+			if r.IntN(4) > 0 {
+				st.Settings[n].Basis = spec.Basis()
+			}
+		}
 		next, _ := Next(spec, Evidence{Primary: "orders-0", Settled: true}, st, monday)
 		for i, effective := range []map[string]string{Effective(spec, st), Effective(spec, next)} {
 			for name, text := range effective {

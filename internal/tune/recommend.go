@@ -1,7 +1,6 @@
 package tune
 
 import (
-	"slices"
 	"time"
 
 	"github.com/holdfast-db/holdfast/internal/agentapi"
@@ -41,7 +40,7 @@ func Recommend(s Spec, slots []agentapi.TuningSlot, was []Recommendation, now ti
 		}
 		next := before // where no member has measured yet, as after a start of the operator
 		switch {
-		case slices.Contains(s.Exclude, r.name):
+		case s.excludes(r.name):
 			next = nil
 		case len(slots) > 0:
 			next = r.recommend(s, observeSetting(slots, r.name), before, now)

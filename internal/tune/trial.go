@@ -27,6 +27,9 @@ const (
 	mostLeft, mostCost = 0.75, 1.25
 	// hoursForWorse ends a trial that is much worse, once so many hours can be compared.
 	hoursForWorse, muchMoreLeft, muchMoreCost = 3, 2, 1.5
+	// shareForWorse of the symptom must have been in those hours: a few of them that had
+	// hardly any before show nothing.
+	shareForWorse = 0.25
 	// mostPeriods is how many times the observed hours a trial may take.
 	mostPeriods = 4
 )
@@ -71,6 +74,16 @@ func findTried(e Engine, name string) *rule {
 		return r
 	}
 	return nil
+}
+
+// IsTried says whether a value is one of a setting that may be tried, as it is written.
+func IsTried(e Engine, name, value string) bool {
+	r := findTried(e, name)
+	if r == nil {
+		return false
+	}
+	v, known := r.parse(value)
+	return known && r.format(v) == value
 }
 
 // isClose says whether a value that is in force is the one that was written.
@@ -126,6 +139,9 @@ func (r rule) sameOthers(a, b map[string]float64) bool {
 func hourly(slots []agentapi.TuningSlot) map[time.Time]agentapi.TuningSlot {
 	hours := map[time.Time]agentapi.TuningSlot{}
 	for _, slot := range slots {
+		if !isHourly(slot) {
+			continue
+		}
 		at := slot.End.Add(-time.Nanosecond).UTC().Truncate(time.Hour)
 		if part, is := hours[at]; is {
 			slot.Seconds += part.Seconds
@@ -138,6 +154,13 @@ func hourly(slots []agentapi.TuningSlot) map[time.Time]agentapi.TuningSlot {
 	}
 	maps.DeleteFunc(hours, func(_ time.Time, slot agentapi.TuningSlot) bool { return slot.Seconds < halfHour })
 	return hours
+}
+
+// isHourly says whether a slot is of at most an hour and counts transactions. An agent of an
+// earlier release adds hours up, and counts none.
+func isHourly(slot agentapi.TuningSlot) bool {
+	_, counts := slot.Sums[agentapi.TuningTransactions]
+	return counts && slot.End.Sub(slot.Start) <= time.Hour+time.Minute
 }
 
 // covers says whether enough was measured of enough hours of the period.
@@ -167,6 +190,11 @@ type comparison struct {
 	// share of the symptom before that was in such hours, and load of all of them together
 	// as a share of that before.
 	share, load float64
+	// symptom before that was in such hours.
+	symptom float64
+	// costKnown says that in half of the hours there was a cost before, and something to
+	// divide it by.
+	costKnown bool
 }
 
 // compare compares each hour with the one that a period was before it, at the load that it
@@ -177,6 +205,7 @@ func (q measure) compare(base, tried []agentapi.TuningSlot, p period) comparison
 	var c comparison
 	var left, cost, load ratio
 	compared := map[int]bool{}
+	costHours := 0
 	inOrder(hourly(tried), func(at time.Time, now agentapi.TuningSlot) {
 		then := before[p.index(at)]
 		same := then.Seconds / now.Seconds // of what was measured
@@ -188,7 +217,8 @@ func (q measure) compare(base, tried []agentapi.TuningSlot, p period) comparison
 		compared[p.index(at)] = true
 		left.add(now.Sums[q.symptom], then.Sums[q.symptom]*grown/same)
 		load.add(now.Sums[q.load], then.Sums[q.load]/same)
-		if then.Sums[q.costLoad] > 0 {
+		if then.Sums[q.costLoad] > 0 && now.Sums[q.costLoad] > 0 {
+			costHours++
 			cost.add(q.sumCost(now), q.sumCost(then)/then.Sums[q.costLoad]*now.Sums[q.costLoad])
 		}
 	})
@@ -200,7 +230,7 @@ func (q measure) compare(base, tried []agentapi.TuningSlot, p period) comparison
 			share.add(symptom, 0)
 		}
 	}
-	c.share = share.share()
+	c.share, c.symptom, c.costKnown = share.share(), share.is, cost.was > 0 && 2*costHours >= c.hours
 	c.left, c.cost, c.load = left.share(), cost.share(), load.share()
 	return c
 }
@@ -238,12 +268,13 @@ func (r *ratio) share() float64 {
 
 // isComparable says whether enough of the load was like that before.
 func (c comparison) isComparable() bool {
-	return c.share >= leastShare && c.load <= mostTotalLoad && c.load >= 1/mostTotalLoad
+	return c.costKnown && c.share >= leastShare && c.load <= mostTotalLoad && c.load >= 1/mostTotalLoad
 }
 
 // isMuchWorse says that the rest of the period is not needed.
-func (c comparison) isMuchWorse() bool {
-	return c.hours >= hoursForWorse && (c.cost > muchMoreCost || c.left > muchMoreLeft)
+func (c comparison) isMuchWorse(q measure) bool {
+	isMore := c.left > muchMoreLeft && c.symptom >= q.least && c.share >= shareForWorse
+	return c.hours >= hoursForWorse && (c.cost > muchMoreCost || isMore)
 }
 
 // describe says what a trial showed.

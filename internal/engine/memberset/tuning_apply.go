@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
@@ -78,10 +79,18 @@ func HashSpec(spec any) string {
 // DecideTuning is what is tuned from the next pass on, and what changed. Primary is the
 // member that takes writes, empty for none, and settled says that no step is to be taken.
 func (j *Judgement) DecideTuning(t Tuning, primary string, settled bool) (*v1alpha1.TuningStatus, []engine.Announcement) {
-	e := tune.Evidence{Primary: primary, Settled: settled && j.isSettled(), Killed: t.state.Trial != nil && j.wasKilled(t.state.Trial.Since)}
+	if j.Cluster.Common().Suspend {
+		return j.Cluster.CommonStatus().Tuning, nil // members get nothing, so nothing is decided
+	}
+	e := tune.Evidence{Primary: primary, Settled: settled && j.isSettled(), LastKill: j.findLastKill()}
 	for n, pod := range j.Observed.Pods {
-		if m := j.Observed.Member(n); pod.Name == primary && m != nil {
-			e.Slots, e.Refused = j.measuredBy(pod), m.ConfigError != ""
+		m := j.Observed.Member(n)
+		if m == nil {
+			continue
+		}
+		e.Refused = e.Refused || m.ConfigError != ""
+		if pod.Name == primary {
+			e.Slots = j.measuredBy(pod)
 		}
 	}
 	next, steps := tune.Next(t.spec, e, t.state, j.Now)
@@ -99,17 +108,36 @@ func (j *Judgement) isSettled() bool {
 	})
 }
 
-// wasKilled says whether a member's database ran out of memory after a time.
-func (j *Judgement) wasKilled(after time.Time) bool {
-	for _, pod := range j.Observed.Pods {
-		for i := range pod.Status.ContainerStatuses {
-			end := pod.Status.ContainerStatuses[i].LastTerminationState.Terminated
-			if end != nil && end.Reason == "OOMKilled" && end.FinishedAt.After(after) {
-				return true
-			}
+// findLastKill is when a member's database ran out of memory last; zero if none did. The
+// kubelet reports it of the container, and the agent of single processes in it, too.
+func (view *View) findLastKill() (last time.Time) {
+	later := func(at time.Time) {
+		if at.After(last) {
+			last = at
 		}
 	}
-	return false
+	for _, pod := range view.Observed.Pods {
+		for _, status := range pod.Status.ContainerStatuses {
+			if status.Name != view.Container {
+				continue
+			}
+			for _, end := range []*corev1.ContainerStateTerminated{status.State.Terminated, status.LastTerminationState.Terminated} {
+				if end != nil && end.Reason == "OOMKilled" {
+					later(end.FinishedAt.Time)
+				}
+			}
+		}
+		if measured := view.Observed.Members[pod.Name].Tuning; measured != nil && measured.Sizing != nil && measured.PodUID == string(pod.UID) {
+			later(measured.Sizing.LastKill)
+		}
+	}
+	return last
+}
+
+// isTried says whether a setting is one whose trial is under way.
+func (view *View) isTried(name string) bool {
+	tuning := view.Cluster.CommonStatus().Tuning
+	return tuning != nil && tuning.Trial != nil && tuning.Trial.Name == name && view.Cluster.Common().Tuning.Mode == v1alpha1.TuningApply
 }
 
 // tuningReasons are the reasons of events for steps; those that changed a setting back are
@@ -147,7 +175,7 @@ func readTuning(recorded *v1alpha1.TuningStatus) tune.State {
 		return st
 	}
 	for _, t := range recorded.Settings {
-		st.Settings = append(st.Settings, tune.Tuned{Name: t.Name, Value: t.Value, From: t.From, Evidence: t.Evidence, Since: t.Since.UTC()})
+		st.Settings = append(st.Settings, tune.Tuned{Name: t.Name, Value: t.Value, From: t.From, Evidence: t.Evidence, Basis: t.Basis, Since: t.Since.UTC()})
 	}
 	if t := recorded.Trial; t != nil {
 		st.Trial = &tune.Trial{Name: t.Name, Value: t.Value, From: t.From, Evidence: t.Evidence, Primary: t.Primary, SpecHash: t.SpecHash, Since: t.Since.UTC()}
@@ -163,7 +191,7 @@ func readTuning(recorded *v1alpha1.TuningStatus) tune.State {
 func writeTuning(st tune.State) *v1alpha1.TuningStatus {
 	status := &v1alpha1.TuningStatus{}
 	for _, t := range st.Settings {
-		status.Settings = append(status.Settings, v1alpha1.TunedSettingStatus{Name: t.Name, Value: t.Value, From: t.From, Evidence: t.Evidence, Since: metav1.NewTime(t.Since)})
+		status.Settings = append(status.Settings, v1alpha1.TunedSettingStatus{Name: t.Name, Value: t.Value, From: t.From, Evidence: t.Evidence, Basis: t.Basis, Since: metav1.NewTime(t.Since)})
 	}
 	if t := st.Trial; t != nil {
 		status.Trial = &v1alpha1.TuningTrialStatus{

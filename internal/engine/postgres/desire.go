@@ -45,12 +45,12 @@ func planDesired(c *v1alpha1.PostgresCluster, view *memberset.View, lead leaders
 }
 
 // readTuning reads what is tuned. A trial goes on while the number of members changes, which
-// an autoscaler may do at any time.
+// an autoscaler may do at any time, and through a suspension, in which members get nothing.
 func readTuning(c *v1alpha1.PostgresCluster, view *memberset.View) memberset.Tuning {
 	hash := ""
 	if c.Spec.Tuning.Mode == v1alpha1.TuningApply {
 		spec := c.Spec
-		spec.Replicas = nil
+		spec.Replicas, spec.Suspend = nil, false
 		hash = memberset.HashSpec(spec)
 	}
 	return view.ReadTuning(tune.PostgreSQL, c.Spec.Parameters, hash)

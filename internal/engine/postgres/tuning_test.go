@@ -14,6 +14,7 @@ import (
 	"github.com/holdfast-db/holdfast/internal/agentapi"
 	"github.com/holdfast-db/holdfast/internal/engine"
 	"github.com/holdfast-db/holdfast/internal/engine/memberset"
+	"github.com/holdfast-db/holdfast/internal/tune"
 )
 
 // trying is a settled cluster whose work_mem is tried at 8MB, and max_wal_size was kept.
@@ -26,7 +27,7 @@ func trying(t *testing.T) *world {
 	spec := w.c.Spec
 	spec.Replicas = nil
 	w.c.Status.Tuning = &v1alpha1.TuningStatus{
-		Settings: []v1alpha1.TunedSettingStatus{{Name: "max_wal_size", Value: "128MB", From: "64MB"}},
+		Settings: []v1alpha1.TunedSettingStatus{{Name: "max_wal_size", Value: "128MB", From: "64MB", Basis: tune.Spec{Memory: 1 << 30, Volume: w.c.Spec.Storage.Size.Value()}.Basis()}},
 		Trial: &v1alpha1.TuningTrialStatus{Name: "work_mem", Value: "8MB", From: "4MB", Primary: "orders-0", SpecHash: memberset.HashSpec(spec),
 			Since: metav1.NewTime(now.Add(-time.Minute))},
 	}
@@ -46,8 +47,9 @@ func TestTunedParameters(t *testing.T) {
 		"one is excluded":         {func(w *world) { w.c.Spec.Tuning.Exclude = []string{"max_wal_size"} }, nil},
 		"another mode":            {func(w *world) { w.c.Spec.Tuning.Mode = v1alpha1.TuningRecommend }, nil},
 		"no mode":                 {func(w *world) { w.c.Spec.Tuning = v1alpha1.TuningSpec{} }, nil},
+		"it is suspended":         {func(w *world) { w.c.Spec.Suspend = true }, map[string]string{"max_wal_size": "128MB", "work_mem": "8MB"}},
 		"more members":            {func(w *world) { w.c.Spec.Replicas = new(int32(3)) }, map[string]string{"max_wal_size": "128MB", "work_mem": "8MB"}},
-		"the spec is another one": {func(w *world) { w.c.Spec.Suspend = true }, map[string]string{"max_wal_size": "128MB"}},
+		"the spec is another one": {func(w *world) { w.c.Spec.Tuning.ObserveHours = new(int32(3)) }, map[string]string{"max_wal_size": "128MB"}},
 		"durability is recorded": {func(w *world) {
 			w.c.Status.Tuning.Settings[0] = v1alpha1.TunedSettingStatus{Name: "fsync", Value: "off"}
 		}, map[string]string{"work_mem": "8MB"}},
@@ -107,6 +109,7 @@ func TestTrialIsDecided(t *testing.T) {
 	}
 	killed := func(w *world, at time.Time) {
 		w.o.Pods[1].Status.ContainerStatuses = append(w.o.Pods[1].Status.ContainerStatuses, corev1.ContainerStatus{
+			Name:                 "postgres",
 			LastTerminationState: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{Reason: "OOMKilled", FinishedAt: metav1.NewTime(at)}},
 		})
 	}
@@ -114,9 +117,27 @@ func TestTrialIsDecided(t *testing.T) {
 		change func(*world)
 		ends   bool
 	}{
-		"nothing happens":                     {func(*world) {}, false},
-		"a member ran out of memory":          {func(w *world) { killed(w, now) }, true},
-		"a member ran out of memory before":   {func(w *world) { killed(w, now.Add(-time.Hour)) }, false},
+		"nothing happens":                   {func(*world) {}, false},
+		"a member ran out of memory":        {func(w *world) { killed(w, now) }, true},
+		"a member ran out of memory before": {func(w *world) { killed(w, now.Add(-time.Hour)) }, false},
+		"its backend was killed": {func(w *world) {
+			o := w.o.Members["orders-1"]
+			o.Tuning = &agentapi.Tuning{PodUID: string(w.o.Pods[1].UID), Sizing: &agentapi.Sizing{Kills: 1, LastKill: now}}
+			w.o.Members["orders-1"] = o
+		}, true},
+		"a member is not restarted yet": {func(w *world) {
+			killed(w, now)
+			s := w.o.Pods[1].Status.ContainerStatuses
+			last := &s[len(s)-1]
+			last.State, last.LastTerminationState = last.LastTerminationState, corev1.ContainerState{}
+		}, true},
+		"another container ran out of memory": {func(w *world) {
+			killed(w, now)
+			s := w.o.Pods[1].Status.ContainerStatuses
+			s[len(s)-1].Name = "proxy"
+		}, false},
+		"a replica refuses it":                {func(w *world) { w.status(1).ConfigError = "work_mem: no" }, true},
+		"the cluster is suspended":            {func(w *world) { killed(w, now); w.c.Spec.Suspend = true }, false},
 		"the server refuses it":               {func(w *world) { w.status(0).ConfigError = "work_mem: no" }, true},
 		"the primary leads, and is not known": {func(w *world) { w.status(0).Serving = false }, false},
 	} {
@@ -125,6 +146,9 @@ func TestTrialIsDecided(t *testing.T) {
 		plan := w.plan()
 		if quarantined(w) != c.ends || !c.ends && (len(plan.Announcements) > 0 || !cmp.Equal(plan.Report.Tuning, w.c.Status.Tuning)) {
 			t.Errorf("%s: %+v, announced is %+v", name, plan.Report.Tuning, plan.Announcements)
+		}
+		if findFact(plan.Facts, v1alpha1.ConditionStalled, v1alpha1.ReasonInvalidParameter) != nil {
+			t.Errorf("%s: the spec is blamed", name)
 		}
 		if got := w.config().Parameters["work_mem"]; got != "8MB" {
 			t.Errorf("%s: members get %q before it is recorded", name, got)
