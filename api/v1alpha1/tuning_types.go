@@ -195,6 +195,9 @@ type RestingSettingStatus struct {
 	// Quarantined says that it was tried, and is no better.
 	// +optional
 	Quarantined bool `json:"quarantined,omitempty"`
+	// Since is when the value before was in force again.
+	// +optional
+	Since metav1.Time `json:"since,omitzero"`
 	// Until is when it may be tried again.
 	// +optional
 	Until metav1.Time `json:"until,omitzero"`

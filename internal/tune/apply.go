@@ -21,6 +21,9 @@ const (
 	afterAborted   = 24 * time.Hour
 	// longestTakeUp is what members may take to run with a value, and to measure with it.
 	longestTakeUp = 2 * time.Hour
+	// longestRollBack is how long a member may have a value that was rolled back before it
+	// counts as one that does not follow.
+	longestRollBack = 10 * time.Minute
 )
 
 // State is what is remembered of a cluster's tuned settings. What is not in it is not tuned.
@@ -66,7 +69,8 @@ type Resting struct {
 	Value, Reason string
 	// Quarantined says that it was tried and is no better.
 	Quarantined bool
-	Until       time.Time
+	// Since is when the value before was in force again.
+	Since, Until time.Time
 }
 
 // Evidence is what is known of the members, beside the spec.
@@ -122,22 +126,35 @@ func Effective(s Spec, st State) map[string]string {
 
 // EarlierValues are sets of tuned settings that were in force before the last step, as far
 // as the state tells: a member that has one of them is about to take up what is in force.
-func EarlierValues(s Spec, st State) []map[string]string {
-	now := Effective(s, st)
+// One that was rolled back counts for a short time only: after it, a member that still has it
+// does not follow.
+func EarlierValues(s Spec, st State, now time.Time) []map[string]string {
+	tuned := Effective(s, st)
 	without := st
 	without.Trial = nil
 	var sets []map[string]string
-	if _, tries := now[trialName(st)]; tries {
+	if _, tries := tuned[trialName(st)]; tries {
 		sets = append(sets, Effective(s, without))
 	}
 	for _, r := range st.Resting {
 		set := Effective(s, st)
-		if set[r.Name] != r.Value {
+		if age := now.Sub(r.Since); age >= 0 && age < longestRollBack && set[r.Name] != r.Value {
 			set[r.Name] = r.Value
 			sets = append(sets, set)
 		}
 	}
 	return sets
+}
+
+// RollBackCheck is when to look again whether members still have a value that was rolled
+// back; 0 for never.
+func RollBackCheck(st State, now time.Time) (wait time.Duration) {
+	for _, r := range st.Resting {
+		if left := r.Since.Add(longestRollBack).Sub(now); left > 0 && left <= longestRollBack && (wait == 0 || left < wait) {
+			wait = left
+		}
+	}
+	return wait
 }
 
 func trialName(st State) string {
@@ -223,7 +240,7 @@ func (m *machine) endTrial(kind StepKind, rest time.Duration, why string) {
 		m.addStep(Released, t.Name, t.Value, "the trial of %s=%s ends: %s", t.Name, t.Value, why)
 		return
 	}
-	m.rest(Resting{Name: t.Name, Value: t.Value, Reason: why, Quarantined: kind == Quarantined, Until: until})
+	m.rest(Resting{Name: t.Name, Value: t.Value, Reason: why, Quarantined: kind == Quarantined, Since: m.now, Until: until})
 	m.addStep(kind, t.Name, t.Value, "%s is %s again, after a trial of %s: %s. It is not tried again before %s", t.Name, t.From, t.Value, why, until.Format(time.DateOnly))
 }
 
@@ -315,7 +332,7 @@ func (m *machine) rollBackExcess() bool {
 		}
 		m.next.Settings = slices.Delete(slices.Clone(m.next.Settings), i, i+1)
 		until := m.now.Add(quarantine)
-		m.rest(Resting{Name: t.Name, Value: t.Value, Reason: why, Quarantined: true, Until: until})
+		m.rest(Resting{Name: t.Name, Value: t.Value, Reason: why, Quarantined: true, Since: m.now, Until: until})
 		m.addStep(Quarantined, t.Name, t.Value, "%s is no longer tuned to %s: %s. It is not tried again before %s", t.Name, t.Value, why, until.Format(time.DateOnly))
 		return true
 	}

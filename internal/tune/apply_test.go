@@ -110,7 +110,7 @@ func TestApply(t *testing.T) {
 	if got := Effective(d.spec, d.state); !maps.Equal(got, map[string]string{"max_wal_size": "256MB"}) {
 		t.Errorf("in force is %v", got)
 	}
-	if got := EarlierValues(d.spec, d.state); len(got) != 1 || len(got[0]) != 0 {
+	if got := EarlierValues(d.spec, d.state, d.now); len(got) != 1 || len(got[0]) != 0 {
 		t.Errorf("before it was %v", got)
 	}
 	d.hours(leastHours - 1)
@@ -129,7 +129,7 @@ func TestApply(t *testing.T) {
 	if d.state.Trial == nil || d.state.Trial.Value != "512MB" || d.state.Trial.From != "256MB" {
 		t.Fatalf("there is no next trial: %+v", d.state)
 	}
-	if got := EarlierValues(d.spec, d.state); len(got) != 1 || got[0]["max_wal_size"] != "256MB" {
+	if got := EarlierValues(d.spec, d.state, d.now); len(got) != 1 || got[0]["max_wal_size"] != "256MB" {
 		t.Errorf("before it was %v", got)
 	}
 	d.spec.Declared, d.spec.Hash = map[string]string{"max_wal_size": "256MB"}, "b"
@@ -198,8 +198,11 @@ func TestTrialEnds(t *testing.T) {
 		if len(r) != 1 || r[0].Name != "max_wal_size" || r[0].Quarantined != (c.want == Quarantined) || !r[0].Until.Equal(d.now.Add(c.rest)) || len(Effective(d.spec, d.state)) > 0 {
 			t.Errorf("%s: it rests as %+v", name, r)
 		}
-		if before := EarlierValues(d.spec, d.state); len(before) != 1 || before[0]["max_wal_size"] != value {
+		if before := EarlierValues(d.spec, d.state, d.now); len(before) != 1 || before[0]["max_wal_size"] != value {
 			t.Errorf("%s: members had %v", name, before)
+		}
+		if before := EarlierValues(d.spec, d.state, d.now.Add(longestRollBack)); len(before) != 0 {
+			t.Errorf("%s: much later, members may still have %v", name, before)
 		}
 	}
 }

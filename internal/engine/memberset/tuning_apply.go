@@ -25,6 +25,7 @@ import (
 type Tuning struct {
 	spec  tune.Spec
 	state tune.State
+	now   time.Time
 }
 
 // ReadTuning reads what is recorded of tuned settings, beside those that the spec declares,
@@ -41,7 +42,7 @@ func (view *View) ReadTuning(e tune.Engine, declared map[string]string, hash str
 	if w := common.Tuning.Window; w != nil {
 		spec.Window = tune.ParseWindow(w.Start, w.End, w.TimeZone)
 	}
-	return Tuning{spec: spec, state: readTuning(view.Cluster.CommonStatus().Tuning)}
+	return Tuning{spec: spec, state: readTuning(view.Cluster.CommonStatus().Tuning), now: view.Now}
 }
 
 // Parameters are those that members get: what is tuned, and over it what is declared.
@@ -52,11 +53,14 @@ func (t Tuning) Parameters() map[string]string {
 // EarlierParameters are those that members had before the last step, as far as is known.
 func (t Tuning) EarlierParameters() []map[string]string {
 	var sets []map[string]string
-	for _, tuned := range tune.EarlierValues(t.spec, t.state) {
+	for _, tuned := range tune.EarlierValues(t.spec, t.state, t.now) {
 		sets = append(sets, t.merge(tuned))
 	}
 	return sets
 }
+
+// NextCheck is when members must have taken up what was rolled back; 0 for never.
+func (t Tuning) NextCheck() time.Duration { return tune.RollBackCheck(t.state, t.now) }
 
 func (t Tuning) merge(tuned map[string]string) map[string]string {
 	if len(tuned) == 0 {
@@ -181,7 +185,7 @@ func readTuning(recorded *v1alpha1.TuningStatus) tune.State {
 		st.Trial = &tune.Trial{Name: t.Name, Value: t.Value, From: t.From, Evidence: t.Evidence, Primary: t.Primary, SpecHash: t.SpecHash, Since: t.Since.UTC()}
 	}
 	for _, r := range recorded.Resting {
-		st.Resting = append(st.Resting, tune.Resting{Name: r.Name, Value: r.Value, Reason: r.Reason, Quarantined: r.Quarantined, Until: r.Until.UTC()})
+		st.Resting = append(st.Resting, tune.Resting{Name: r.Name, Value: r.Value, Reason: r.Reason, Quarantined: r.Quarantined, Since: r.Since.UTC(), Until: r.Until.UTC()})
 	}
 	return st
 }
@@ -199,7 +203,7 @@ func writeTuning(st tune.State) *v1alpha1.TuningStatus {
 		}
 	}
 	for _, r := range st.Resting {
-		status.Resting = append(status.Resting, v1alpha1.RestingSettingStatus{Name: r.Name, Value: r.Value, Reason: r.Reason, Quarantined: r.Quarantined, Until: metav1.NewTime(r.Until)})
+		status.Resting = append(status.Resting, v1alpha1.RestingSettingStatus{Name: r.Name, Value: r.Value, Reason: r.Reason, Quarantined: r.Quarantined, Since: metav1.NewTime(r.Since), Until: metav1.NewTime(r.Until)})
 	}
 	return status
 }

@@ -55,7 +55,7 @@ func planCluster(c *v1alpha1.PostgresCluster, o memberset.Observation, now time.
 	noCandidate := j.judgeNoCandidate(now)
 
 	surplus := j.JudgeSurplus(now)
-	p := engine.Plan{Facts: j.Facts, Recheck: engine.SoonestOf(j.NextCheck(now), surplus, d.requests.wait, noCandidate, j.nextDiscard(now))}
+	p := engine.Plan{Facts: j.Facts, Recheck: engine.SoonestOf(j.NextCheck(now), surplus, d.requests.wait, noCandidate, j.nextDiscard(now), j.tuning.NextCheck())}
 	if writable {
 		p.Objects, p.Complete = clusterObjects(c, d), d.Minted.Complete
 		p.BackupVolume, p.Recorded, p.Claims = objects.BackupVolumeClaim(j.Set, d.Desired), o.Recorded, o.Claims()

@@ -93,10 +93,17 @@ func TestTuningIsNoRepair(t *testing.T) {
 	}
 	w.c.Status.RolledOut.Generation++
 	w.c.Status.Tuning.Trial = nil
-	w.c.Status.Tuning.Resting = []v1alpha1.RestingSettingStatus{{Name: "work_mem", Value: "8MB", Until: metav1.NewTime(now.Add(time.Hour))}}
+	w.c.Status.Tuning.Resting = []v1alpha1.RestingSettingStatus{{Name: "work_mem", Value: "8MB", Since: metav1.NewTime(now.Add(-9 * time.Minute)), Until: metav1.NewTime(now.Add(time.Hour))}}
 	w.status(0).ConfigHash = tried
 	if isBehind(w) {
 		t.Error("a member that is about to roll a value back is behind")
+	}
+	if wait := w.plan().Recheck; wait <= 0 || wait > time.Minute {
+		t.Errorf("it is looked again after %s", wait)
+	}
+	w.c.Status.Tuning.Resting[0].Since = metav1.NewTime(now.Add(-10 * time.Minute))
+	if !isBehind(w) {
+		t.Error("a member that kept a value that was rolled back is not behind")
 	}
 }
 
