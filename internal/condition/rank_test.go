@@ -29,6 +29,7 @@ var reasonsOfEvents = []string{
 	v1alpha1.ReasonDriftReverted, v1alpha1.ReasonDriftReported, v1alpha1.ReasonStepStarted, v1alpha1.ReasonStepFailed,
 	v1alpha1.ReasonMemberState, v1alpha1.ReasonPrimaryChanged, v1alpha1.ReasonFenced, v1alpha1.ReasonRejoined, v1alpha1.ReasonMemberHeld, v1alpha1.ReasonAgentsOutdated, v1alpha1.ReasonMemberUnusual, v1alpha1.ReasonVolumeGrows, v1alpha1.ReasonVolumeKept,
 	v1alpha1.ReasonRequestAccepted, v1alpha1.ReasonRequestCompleted,
+	v1alpha1.ReasonTuningTried, v1alpha1.ReasonTuningKept, v1alpha1.ReasonTuningReleased, v1alpha1.ReasonTuningRolledBack, v1alpha1.ReasonTuningQuarantined,
 }
 
 // apiConstants are the string constants of api/v1alpha1 with a prefix: names and
