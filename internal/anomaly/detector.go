@@ -3,6 +3,8 @@ package anomaly
 import (
 	"math"
 	"time"
+
+	"github.com/holdfast-db/holdfast/internal/stats"
 )
 
 const (
@@ -185,7 +187,7 @@ func (d *Detector) watchSignal(i int, now time.Time, value float64) (Anomaly, bo
 		found = w.addScore(now, s.Kind, j)
 	}
 	if found {
-		w.last = Anomaly{Signal: s, Observed: median(w.recentValues()), Since: w.began}
+		w.last = Anomaly{Signal: s, Observed: stats.Median(w.recentValues()), Since: w.began}
 		w.last.Expected = max(math.Exp(level-j.away)-s.Floor, 0)
 		if d.cause != "" && w.began.Sub(d.caused) < CauseSpan {
 			w.last.Cause, w.last.CausedAt = d.cause, d.caused

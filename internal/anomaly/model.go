@@ -4,6 +4,8 @@ import (
 	"math"
 	"slices"
 	"time"
+
+	"github.com/holdfast-db/holdfast/internal/stats"
 )
 
 const (
@@ -79,7 +81,7 @@ func (m *Model) learnSlot(at slot, measured [][]float64) {
 }
 
 func (b *Band) learn(values []float64, days uint8, shift float64) {
-	middle := median(slices.Clone(values))
+	middle := stats.Median(slices.Clone(values))
 	level, spread := float64(b.Level), float64(b.Spread)
 	if spread == 0 {
 		level, spread, days, shift = middle, 0, 0, 0
@@ -156,16 +158,3 @@ func (m *Model) judge(signal int, now time.Time, value float64) judgement {
 }
 
 func limit(v, most float64) float64 { return max(-most, min(v, most)) }
-
-// median sorts values. It is NaN of none.
-func median(values []float64) float64 {
-	if len(values) == 0 {
-		return math.NaN()
-	}
-	slices.Sort(values)
-	middle := len(values) / 2
-	if len(values)%2 == 1 {
-		return values[middle]
-	}
-	return (values[middle-1] + values[middle]) / 2
-}

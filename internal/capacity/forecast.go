@@ -4,6 +4,8 @@ import (
 	"math"
 	"slices"
 	"time"
+
+	"github.com/holdfast-db/holdfast/internal/stats"
 )
 
 const (
@@ -143,7 +145,7 @@ func removeJumps(samples []Sample) []Sample {
 	for i := 1; i < len(samples); i++ {
 		sizes = append(sizes, math.Abs(float64(samples[i].Used-samples[i-1].Used)))
 	}
-	typical := median(slices.Clone(sizes))
+	typical := stats.Median(slices.Clone(sizes))
 	var jumps []int
 	for i, size := range sizes {
 		if size > 8*typical && size > 0.05*float64(samples[i].Used) {

@@ -1,9 +1,9 @@
 package capacity
 
 import (
-	"math"
-	"slices"
 	"time"
+
+	"github.com/holdfast-db/holdfast/internal/stats"
 )
 
 // Sample is how many bytes of a volume were used at a time.
@@ -33,7 +33,7 @@ func estimateSlope(samples []Sample) float64 {
 			}
 		}
 	}
-	return min(median(all), median(neighbours))
+	return min(stats.Median(all), stats.Median(neighbours))
 }
 
 // estimateTrend is the rate at which use rises from day to day, in bytes per second: the
@@ -46,7 +46,7 @@ func estimateTrend(samples []Sample) float64 {
 	for days := 1; days <= int(trendSpan/day); days++ {
 		all = appendSlopes(all, samples, days)
 	}
-	return min(median(all), median(appendSlopes(nil, selectLast(samples, week), 1)))
+	return min(stats.Median(all), stats.Median(appendSlopes(nil, selectLast(samples, week), 1)))
 }
 
 // appendSlopes appends the slopes between samples that are so many days apart.
@@ -68,16 +68,3 @@ func appendSlopes(slopes []float64, samples []Sample, days int) []float64 {
 }
 
 func slopeBetween(a, b Sample) float64 { return float64(b.Used-a.Used) / float64(b.Time-a.Time) }
-
-// median sorts values. It is NaN of none.
-func median(values []float64) float64 {
-	if len(values) == 0 {
-		return math.NaN()
-	}
-	slices.Sort(values)
-	middle := len(values) / 2
-	if len(values)%2 == 1 {
-		return values[middle]
-	}
-	return (values[middle-1] + values[middle]) / 2
-}
