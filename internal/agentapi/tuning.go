@@ -67,6 +67,9 @@ type TuningSlot struct {
 	Peaks map[string]float64 `json:"peaks,omitempty"`
 	// Settings that were in force, by name: in bytes where they are sizes.
 	Settings map[string]float64 `json:"settings,omitempty"`
+	// ConfigHash is Status.ConfigHash at the last of its measurements; empty of agents that do
+	// not say it.
+	ConfigHash string `json:"configHash,omitempty"`
 }
 
 // TuningSamples in TuningSlot.Sums counts the measurements, of every engine.

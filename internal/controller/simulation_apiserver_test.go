@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -65,6 +66,8 @@ type simulation struct {
 	insights []agentapi.Insight
 	// measured is what the first member measured of its database; nil for nothing.
 	measured []agentapi.TuningSlot
+	// taken is max_wal_size in the configuration that members have taken, by pod.
+	taken map[string]string
 	// sized is what members measured of their containers, by pod; nil for nothing.
 	sized map[string]*agentapi.Sizing
 	// pauses are what was measured of writes.
@@ -230,7 +233,7 @@ func (s *simulation) answer(status *agentapi.Status) agentclient.Observation {
 		o.Insights = &agentapi.Insights{Pod: status.Pod, PodUID: status.PodUID, Classes: s.insights}
 	}
 	if status != nil && s.measured != nil && strings.HasSuffix(status.Pod, "-0") {
-		o.Tuning = &agentapi.Tuning{Pod: status.Pod, PodUID: status.PodUID, Slots: s.measured}
+		o.Tuning = &agentapi.Tuning{Pod: status.Pod, PodUID: status.PodUID, Slots: s.stampSlots(status)}
 	}
 	if status != nil && s.sized[status.Pod] != nil {
 		if o.Tuning == nil {
@@ -239,6 +242,24 @@ func (s *simulation) answer(status *agentapi.Status) agentclient.Observation {
 		o.Tuning.Sizing = s.sized[status.Pod]
 	}
 	return o
+}
+
+// stampSlots are what was measured, with the configuration that the last slot belongs to: the
+// one that the member has taken, if that has the slot's setting.
+func (s *simulation) stampSlots(status *agentapi.Status) []agentapi.TuningSlot {
+	slots := slices.Clone(s.measured)
+	if len(slots) == 0 {
+		return slots
+	}
+	last := &slots[len(slots)-1]
+	taken := s.taken[status.Pod]
+	if taken == "" {
+		taken = "64MB" // what agents compute
+	}
+	if taken == fmt.Sprintf("%.0fMB", last.Settings["max_wal_size"]/mib) {
+		last.ConfigHash = status.ConfigHash
+	}
+	return slots
 }
 
 // passing errors come of a cache that is behind.
@@ -345,6 +366,10 @@ func (s *simulation) agent(ctx context.Context, pod *corev1.Pod) (*agentapi.Stat
 	s.kind.says(s, pod, m)
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.taken == nil {
+		s.taken = map[string]string{}
+	}
+	s.taken[pod.Name] = received.Parameters["max_wal_size"]
 	if s.also != nil {
 		s.also(m)
 	}

@@ -80,6 +80,8 @@ type Evidence struct {
 	Slots []agentapi.TuningSlot
 	// Primary is the member that leads; empty while none is known to.
 	Primary string
+	// Config is the hash of the configuration that members should have.
+	Config string
 	// Settled says that no change, no repair and no request is under way.
 	Settled bool
 	// LastKill is when a member ran out of memory last; zero if none did.
@@ -363,8 +365,9 @@ func (m *machine) startTrial() {
 	if !e.Settled || e.Primary == "" || len(e.Slots) == 0 || !m.spec.Window.isOpen(m.now) {
 		return
 	}
-	if last := e.Slots[len(e.Slots)-1]; m.now.Sub(last.End) > longestTakeUp {
-		return // nothing is measured now
+	last := e.Slots[len(e.Slots)-1]
+	if m.now.Sub(last.End) > longestTakeUp || last.ConfigHash != e.Config {
+		return // nothing is measured now, or with settings that were in force before
 	}
 	s := m.spec
 	s.Declared = s.mergeTuned(m.next)

@@ -283,6 +283,7 @@ func TestTrialGoesOn(t *testing.T) {
 func TestNothingIsTried(t *testing.T) {
 	for name, change := range map[string]func(*database){
 		"mode Recommend":             func(d *database) { d.spec.Apply = false },
+		"settings as they were":      func(d *database) { d.evidence.Config = "newer" },
 		"it is declared":             func(d *database) { d.spec.Declared = map[string]string{"max_wal_size": "128MB"} },
 		"it is declared in capitals": func(d *database) { d.spec.Declared = map[string]string{"MAX_WAL_SIZE": "128MB"} },
 		"it is excluded in capitals": func(d *database) { d.spec.Exclude = []string{"Max_WAL_Size"} },

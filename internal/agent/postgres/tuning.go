@@ -11,7 +11,8 @@ import (
 
 // measureTuning measures a primary for recommendations about settings; nil of another member.
 func (a *postgresAgent) measureTuning(ctx context.Context) (*tuning.Sample, error) {
-	if !a.Store.Get().Serving || !a.isLeading() {
+	status := a.Store.Get() // before the settings are read: they are of this configuration or a newer one
+	if !status.Serving || !a.isLeading() {
 		return nil, nil
 	}
 	var sample *tuning.Sample
@@ -19,5 +20,8 @@ func (a *postgresAgent) measureTuning(ctx context.Context) (*tuning.Sample, erro
 		sample, err = metrics.MeasureTuning(ctx, c, a.programs.Major)
 		return err
 	})
+	if sample != nil {
+		sample.ConfigHash = status.ConfigHash
+	}
 	return sample, err
 }

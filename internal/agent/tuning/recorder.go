@@ -42,6 +42,8 @@ type Sample struct {
 	Levels map[string]float64
 	// Settings that are in force, in bytes where they are sizes.
 	Settings map[string]float64
+	// ConfigHash is Status.ConfigHash of the member.
+	ConfigHash string
 }
 
 // Measure takes a sample; nil while the member does not lead.
@@ -120,7 +122,7 @@ func (r *Recorder) Record(now time.Time, s *Sample) string {
 		return ""
 	}
 	slot := r.findSlot(now, since, s)
-	slot.End = now
+	slot.End, slot.ConfigHash = now, s.ConfigHash
 	slot.Seconds += since.Seconds()
 	slot.Sums[agentapi.TuningSamples]++
 	for name, value := range s.Counters {
@@ -176,8 +178,10 @@ func (r *Recorder) findSlot(now time.Time, since time.Duration, s *Sample) *agen
 
 // Report is what was measured until now: one slot for each time of the last day in which the
 // settings were the same, so that an answer is small.
-func (r *Recorder) Report() agentapi.Tuning {
-	report := r.reportSlots()
+func (r *Recorder) Report() agentapi.Tuning { return r.complete(r.reportSlots()) }
+
+// complete adds what others measured.
+func (r *Recorder) complete(report agentapi.Tuning) agentapi.Tuning {
 	if r.addTo != nil {
 		r.addTo(&report)
 	}
@@ -205,7 +209,9 @@ func (r *Recorder) reportSlots() agentapi.Tuning {
 
 // ReportHours is what was measured until now, by the hour: a trial of a setting is judged by
 // that.
-func (r *Recorder) ReportHours() agentapi.Tuning {
+func (r *Recorder) ReportHours() agentapi.Tuning { return r.complete(r.reportHours()) }
+
+func (r *Recorder) reportHours() agentapi.Tuning {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	report := r.tuning
@@ -219,7 +225,7 @@ func (r *Recorder) ReportHours() agentapi.Tuning {
 
 // addSlot adds a later slot to one with the same settings.
 func addSlot(to *agentapi.TuningSlot, slot agentapi.TuningSlot) {
-	to.End = slot.End
+	to.End, to.ConfigHash = slot.End, slot.ConfigHash
 	to.Seconds += slot.Seconds
 	for name, value := range slot.Sums {
 		to.Sums[name] += value

@@ -70,8 +70,13 @@ func TestRecord(t *testing.T) {
 func TestReportHours(t *testing.T) {
 	r := NewRecorder("orders-0", "uid-0")
 	for m := range 7 * 24 * 60 {
-		r.Record(noon.Add(time.Duration(m)*time.Minute), sample(float64(m), 4))
+		s := sample(float64(m), 4)
+		if s.ConfigHash = "before"; m > 6*24*60 {
+			s.ConfigHash = "now"
+		}
+		r.Record(noon.Add(time.Duration(m)*time.Minute), s)
 	}
+	r.AddToReports(func(report *agentapi.Tuning) { report.Sizing = &agentapi.Sizing{CPU: 100} })
 	ask := func(query string) agentapi.Tuning {
 		t.Helper()
 		answer := httptest.NewRecorder()
@@ -83,6 +88,15 @@ func TestReportHours(t *testing.T) {
 		return tuning
 	}
 	for range 2 {
+		for _, query := range []string{"", "?" + agentapi.TuningHoursQuery + "=true"} {
+			report := ask(query)
+			if last := report.Slots[len(report.Slots)-1]; last.ConfigHash != "now" {
+				t.Errorf("%q: the last slot is of the configuration %q", query, last.ConfigHash)
+			}
+			if report.Sizing == nil || report.Sizing.CPU != 100 {
+				t.Errorf("%q: what others measured is %+v", query, report.Sizing)
+			}
+		}
 		if slots := ask("").Slots; len(slots) != 1 || slots[0].Seconds < 24*3600 || slots[0].Seconds > 26*3600 {
 			t.Errorf("of the last day are %d slots, the first of %.0f seconds", len(slots), slots[0].Seconds)
 		}
@@ -91,7 +105,7 @@ func TestReportHours(t *testing.T) {
 			t.Fatalf("%d hours", len(hours))
 		}
 		for _, slot := range hours[1 : len(hours)-1] {
-			if slot.Seconds != 3600 || slot.Sums["work"] != 60 || slot.End.Sub(slot.Start) != time.Hour || slot.Settings["work_mem"] != 4 {
+			if slot.Seconds != 3600 || slot.Sums["work"] != 60 || slot.End.Sub(slot.Start) != time.Hour || slot.Settings["work_mem"] != 4 || slot.ConfigHash == "" {
 				t.Fatalf("%+v", slot)
 			}
 		}

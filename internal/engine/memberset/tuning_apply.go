@@ -86,7 +86,7 @@ func (j *Judgement) DecideTuning(t Tuning, primary string, settled bool) (*v1alp
 	if j.Cluster.Common().Suspend {
 		return j.Cluster.CommonStatus().Tuning, nil // members get nothing, so nothing is decided
 	}
-	e := tune.Evidence{Primary: primary, Settled: settled && j.isSettled(), LastKill: j.findLastKill()}
+	e := tune.Evidence{Primary: primary, Config: agentapi.HashConfig(j.Desired.Config), Settled: settled && j.isSettled(), LastKill: j.findLastKill()}
 	for n, pod := range j.Observed.Pods {
 		m := j.Observed.Member(n)
 		if m == nil {

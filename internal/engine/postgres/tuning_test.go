@@ -189,6 +189,10 @@ func TestTuningIsOff(t *testing.T) {
 	for n := range 2 {
 		w.status(n).ConfigHash = hashNow(w)
 	}
+	if got := w.plan().Report.Tuning; got != nil {
+		t.Errorf("what was measured with another configuration has it try %+v", got)
+	}
+	o.Tuning.Slots[len(o.Tuning.Slots)-1].ConfigHash = hashNow(w)
 	if got := w.plan().Report.Tuning; got == nil || got.Trial == nil || got.Trial.Name != "max_wal_size" || got.Trial.Primary != "orders-0" {
 		t.Errorf("mode Apply tries %+v", got)
 	}
