@@ -699,3 +699,45 @@ func TestSimulatedWeeks(t *testing.T) {
 		}
 	}
 }
+
+// A trial ends early only by what is more than noise.
+func TestMuchWorse(t *testing.T) {
+	q := measure{least: 10}
+	worse := comparison{hours: 3, left: 2.1, cost: 1, symptom: 10, share: 0.25}
+	for name, c := range map[string]struct {
+		change func(*comparison)
+		want   bool
+	}{
+		"three hours with twice the symptom": {func(*comparison) {}, true},
+		"half again of the cost":             {func(c *comparison) { c.left, c.symptom, c.cost = 1, 0, 1.6 }, true},
+		"two hours":                          {func(c *comparison) { c.hours = 2 }, false},
+		"a little more":                      {func(c *comparison) { c.left = 1.9 }, false},
+		"hardly any of the symptom before":   {func(c *comparison) { c.symptom = 9 }, false},
+		"hours that had little of it before": {func(c *comparison) { c.share = 0.2 }, false},
+		"a little more cost, and no symptom": {func(c *comparison) { c.left, c.cost = 1, 1.4 }, false},
+	} {
+		is := worse
+		if c.change(&is); is.isMuchWorse(q) != c.want {
+			t.Errorf("%s: %t", name, !c.want)
+		}
+	}
+}
+
+// Only slots of an hour that count transactions are compared.
+func TestHourlySlots(t *testing.T) {
+	for name, c := range map[string]struct {
+		length time.Duration
+		sums   map[string]float64
+		want   int
+	}{
+		"an hour":                   {time.Hour, map[string]float64{agentapi.TuningTransactions: 0}, 1},
+		"a minute more":             {61 * time.Minute, map[string]float64{agentapi.TuningTransactions: 5}, 1},
+		"hours that were added up":  {2 * time.Hour, map[string]float64{agentapi.TuningTransactions: 5}, 0},
+		"an agent that counts none": {time.Hour, map[string]float64{agentapi.TuningWALBytes: 5}, 0},
+	} {
+		slot := agentapi.TuningSlot{Start: monday, End: monday.Add(c.length), Seconds: c.length.Seconds(), Sums: c.sums}
+		if got := len(hourly([]agentapi.TuningSlot{slot})); got != c.want {
+			t.Errorf("%s: %d hours, want %d", name, got, c.want)
+		}
+	}
+}

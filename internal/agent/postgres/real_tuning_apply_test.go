@@ -48,7 +48,7 @@ func runTrial(t *testing.T, load tuningWorkload, want tune.StepKind, value strin
 	decide := func() tune.Step {
 		t.Helper()
 		slots = append(slots, repeatForADay(t, measureLoad(t, w, primary, load), slots)...)
-		e := tune.Evidence{Slots: slots, Primary: "orders-0", Settled: true}
+		e := tune.Evidence{Slots: slots, Primary: "orders-0", Config: primary.Store.Get().ConfigHash, Settled: true}
 		next, steps := tune.Next(spec, e, state, slots[len(slots)-1].End)
 		if len(steps) != 1 {
 			t.Fatalf("decided is %+v", steps)
