@@ -203,3 +203,22 @@ func TestSizes(t *testing.T) {
 		}
 	}
 }
+
+// What was measured before a long gap belongs to nothing after it, and a short one is borne.
+func TestGaps(t *testing.T) {
+	for name, c := range map[string]struct {
+		gap   time.Duration
+		after int
+	}{
+		"five minutes": {5 * time.Minute, 1},
+		"six minutes":  {6 * time.Minute, 3},
+	} {
+		d, now := learned(t, level, 3)
+		if feed(d, now, 400, 400) != 0 {
+			t.Fatal("two measurements are an anomaly")
+		}
+		if got := feed(d, now.Add(time.Minute+c.gap), 400, 400, 400); got != c.after {
+			t.Errorf("%s: found after %d more measurements, want %d", name, got, c.after)
+		}
+	}
+}
