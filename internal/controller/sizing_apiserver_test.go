@@ -9,7 +9,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
@@ -67,8 +66,7 @@ func TestRecommendedResources(t *testing.T) { eachKind(t, resourcesAreRecommende
 func resourcesAreRecommended(t *testing.T, w *world) {
 	c, o := w.settledWithResources(3)
 	w.sized(map[string]*agentapi.Sizing{"orders-0": modestMember(), "orders-1": needyMember()})
-	w.awaitSteady(o)
-	w.wantQuiet(c, o)
+	w.awaitQuiet(c, o)
 	w.get(c)
 	if list := c.CommonStatus().Recommendations; len(list) > 0 {
 		t.Errorf("before every member has reported: %+v", list)
@@ -87,21 +85,14 @@ func resourcesAreRecommended(t *testing.T, w *world) {
 	if !ready(c) {
 		t.Error("a recommendation makes a cluster not ready")
 	}
-	w.awaitSteady(o)
-	w.wantQuiet(c, o)
+	w.awaitQuiet(c, o)
 	more := needyMember()
 	more.CPU, more.MostCPU, more.Seconds = 1850, 1950, 11*86400
 	w.sized(map[string]*agentapi.Sizing{"orders-0": modestMember(), "orders-1": more, "orders-2": modestMember()})
 	w.wantQuiet(c, o)
 	w.sized(nil)
 	w.wantQuiet(c, o)
-	o.stop()
-	o = w.operate(0)
-	w.awaitSteady(o)
-	w.get(c)
-	if got := c.CommonStatus().Recommendations; !equality.Semantic.DeepEqual(got, recorded) {
-		t.Errorf("after a restart of the operator it is %+v, and was %+v", got, recorded)
-	}
+	w.wantKept(c, o, recorded)
 }
 
 // Resources that are committed go at once, and are not recommended again. What is excluded is
@@ -124,8 +115,7 @@ func resourcesGo(t *testing.T, w *world) {
 	})
 	w.awaitNoneRecommended(c)
 	w.awaitReady(c)
-	w.awaitSteady(o)
-	w.wantQuiet(c, o)
+	w.awaitQuiet(c, o)
 	w.get(c)
 	if list := c.CommonStatus().Recommendations; len(list) > 0 {
 		t.Errorf("recommended again: %+v", list)

@@ -91,14 +91,8 @@ func recommendationsAreRecorded(t *testing.T, w *world) {
 		w.measured(load.slot(times, load.now))
 		w.wantQuiet(c, o)
 	}
-	o.stop()
 	w.measured()
-	o = w.operate(0)
-	w.awaitSteady(o)
-	w.get(c)
-	if got := c.CommonStatus().Recommendations; !equality.Semantic.DeepEqual(got, recorded) {
-		t.Errorf("after a restart of the operator it is %+v, and was %+v", got, recorded)
-	}
+	w.wantKept(c, o, recorded)
 }
 
 // A recommendation that is committed goes at once, and stays away with its value in force.
@@ -121,8 +115,7 @@ func recommendationsGo(t *testing.T, w *world) {
 	w.measured(load.slot(1, load.now), load.slot(0, load.next))
 	w.awaitNoneRecommended(c)
 	w.awaitReady(c)
-	w.awaitSteady(o)
-	w.wantQuiet(c, o)
+	w.awaitQuiet(c, o)
 	w.get(c)
 	if list := c.CommonStatus().Recommendations; len(list) > 0 {
 		t.Errorf("recommended again: %+v", list)
@@ -193,6 +186,26 @@ func (w *world) awaitRecommended(c v1alpha1.Cluster, load measuredLoad) []v1alph
 func (w *world) awaitNoneRecommended(c v1alpha1.Cluster) {
 	w.t.Helper()
 	await(w, c, "no recommendation", func(c v1alpha1.Cluster) bool { return len(c.CommonStatus().Recommendations) == 0 })
+}
+
+// wantKept has another operator begin, to which members have reported nothing yet: what was
+// recommended stays.
+func (w *world) wantKept(c v1alpha1.Cluster, o *operator, recorded []v1alpha1.RecommendationStatus) {
+	w.t.Helper()
+	o.stop()
+	o = w.operate(0)
+	w.awaitSteady(o)
+	w.get(c)
+	if got := c.CommonStatus().Recommendations; !equality.Semantic.DeepEqual(got, recorded) {
+		w.t.Errorf("after a restart of the operator it is %+v, and was %+v", got, recorded)
+	}
+}
+
+// awaitQuiet waits until the operator is at rest, and then wants that it stays so.
+func (w *world) awaitQuiet(c v1alpha1.Cluster, o *operator) {
+	w.t.Helper()
+	w.awaitSteady(o)
+	w.wantQuiet(c, o)
 }
 
 // wantQuiet has the operator look at a cluster again and again: it sends nothing.

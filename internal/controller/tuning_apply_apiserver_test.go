@@ -58,6 +58,16 @@ func (w *world) tuning() (*v1alpha1.PostgresCluster, *operator) {
 	return c, o
 }
 
+// tryingWorld has a cluster in which 128MB are tried.
+func tryingWorld(t *testing.T) (*world, *v1alpha1.PostgresCluster, *operator) {
+	t.Helper()
+	w := newWorld(t, postgresKind)
+	c, o := w.tuning()
+	w.measured(before...)
+	w.awaitTuned(c, "a trial", "128MB", isTried)
+	return w, c, o
+}
+
 // awaitTuned waits until status says so, and members get max_wal_size; empty for none.
 func (w *world) awaitTuned(c *v1alpha1.PostgresCluster, what, value string, holds func(v1alpha1.TuningStatus) bool) {
 	w.t.Helper()
@@ -124,8 +134,7 @@ func TestTuningIsKept(t *testing.T) {
 		t.Errorf("%+v", trial)
 	}
 	w.awaitEvent(v1alpha1.ReasonTuningTried, "max_wal_size is tried at 128MB, and was 64MB", "checkpoints")
-	w.awaitSteady(o)
-	w.wantQuiet(c, o)
+	w.awaitQuiet(c, o)
 	w.get(c)
 	if len(c.Status.Recommendations) > 0 {
 		t.Errorf("what is tried is recommended, too: %+v", c.Status.Recommendations)
@@ -133,8 +142,7 @@ func TestTuningIsKept(t *testing.T) {
 	w.measured(better...)
 	w.awaitTuned(c, "the value is kept", "128MB", isKept)
 	w.awaitEvent(v1alpha1.ReasonTuningKept, "max_wal_size stays at 128MB", "5 % of the forced checkpoints", "Commit spec.parameters.max_wal_size")
-	w.awaitSteady(o)
-	w.wantQuiet(c, o)
+	w.awaitQuiet(c, o)
 	seen.atLeast(2)
 	o.stop()
 	o = w.operate(0)
@@ -146,8 +154,7 @@ func TestTuningIsKept(t *testing.T) {
 	edit(w, c, func(c *v1alpha1.PostgresCluster) { c.Spec.Parameters = v1alpha1.Parameters{"max_wal_size": "96MB"} })
 	w.awaitTuned(c, "the declared value counts", "96MB", isUntuned)
 	w.awaitEvent(v1alpha1.ReasonTuningReleased, "spec.parameters.max_wal_size is declared")
-	w.awaitSteady(o)
-	w.wantQuiet(c, o)
+	w.awaitQuiet(c, o)
 }
 
 // A value that is no better is rolled back, and not tried again.
@@ -166,8 +173,7 @@ func TestTuningIsRolledBack(t *testing.T) {
 	}
 	w.awaitEvent(v1alpha1.ReasonTuningQuarantined, "max_wal_size is 64MB again", "it is no better")
 	w.measured(dayOf(now.Add(-24*time.Hour), 64, 20)...)
-	w.awaitSteady(o)
-	w.wantQuiet(c, o)
+	w.awaitQuiet(c, o)
 	w.get(c)
 	if !isQuarantined(readTuning(c)) || len(c.Status.Recommendations) > 0 {
 		t.Errorf("%+v, recommended is %+v", c.Status.Tuning, c.Status.Recommendations)
@@ -178,10 +184,7 @@ func TestTuningIsRolledBack(t *testing.T) {
 // Another mode takes back what is tuned, and members get it at once.
 func TestTuningEndsWithItsMode(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, postgresKind)
-	c, o := w.tuning()
-	w.measured(before...)
-	w.awaitTuned(c, "a trial", "128MB", isTried)
+	w, c, o := tryingWorld(t)
 	w.measured(better...)
 	w.awaitTuned(c, "the value is kept", "128MB", isKept)
 	w.measured()
@@ -189,22 +192,17 @@ func TestTuningEndsWithItsMode(t *testing.T) {
 	w.awaitTuned(c, "nothing is tuned", "", isUntuned)
 	w.awaitEvent(v1alpha1.ReasonTuningRolledBack, "max_wal_size is no longer tuned to 128MB: spec.tuning.mode is not Apply")
 	w.awaitReady(c)
-	w.awaitSteady(o)
-	w.wantQuiet(c, o)
+	w.awaitQuiet(c, o)
 }
 
 // While a cluster is suspended no trial ends and none begins: members get nothing.
 func TestTuningOfASuspendedCluster(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, postgresKind)
-	c, o := w.tuning()
-	w.measured(before...)
-	w.awaitTuned(c, "a trial", "128MB", isTried)
+	w, c, o := tryingWorld(t)
 	w.awaitSteady(o)
 	edit(w, c, func(c *v1alpha1.PostgresCluster) { c.Spec.Suspend = true })
 	w.measured(same...)
-	w.awaitSteady(o)
-	w.wantQuiet(c, o)
+	w.awaitQuiet(c, o)
 	w.awaitTuned(c, "the trial goes on", "128MB", isTried)
 	edit(w, c, func(c *v1alpha1.PostgresCluster) { c.Spec.Suspend = false })
 	w.awaitTuned(c, "the value before is in force", "", isQuarantined)
@@ -223,10 +221,7 @@ func TestTuningOfASuspendedCluster(t *testing.T) {
 // The number of members may change in a trial; any other change of the spec ends it.
 func TestTuningGoesOnWhileScaling(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, postgresKind)
-	c, o := w.tuning()
-	w.measured(before...)
-	w.awaitTuned(c, "a trial", "128MB", isTried)
+	w, c, o := tryingWorld(t)
 	w.scale(c, 2)
 	w.awaitReady(c)
 	w.awaitSteady(o)
@@ -317,10 +312,7 @@ func (w *world) writeTuning(c *v1alpha1.PostgresCluster, tuning *v1alpha1.Tuning
 // and again.
 func TestOthersWriteTuning(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, postgresKind)
-	c, o := w.tuning()
-	w.measured(before...)
-	w.awaitTuned(c, "a trial", "128MB", isTried)
+	w, c, o := tryingWorld(t)
 	w.awaitSteady(o)
 
 	config := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: "orders-config"}}
@@ -342,8 +334,7 @@ func TestOthersWriteTuning(t *testing.T) {
 	if got := w.memberConfig(t.Context(), c).Parameters; len(got) != 1 {
 		t.Errorf("members get %v", got)
 	}
-	w.awaitSteady(o)
-	w.wantQuiet(c, o)
+	w.awaitQuiet(c, o)
 
 	part := `{"apiVersion":"holdfast.dev/v1alpha1","kind":"PostgresCluster","metadata":{"namespace":%q,"name":"orders"},"status":{"tuning":%s}}`
 	for _, tuning := range []string{
@@ -361,6 +352,5 @@ func TestOthersWriteTuning(t *testing.T) {
 	w.writeTuning(c, nil)
 	w.measured(before...)
 	w.awaitTuned(c, "a trial", "128MB", isTried)
-	w.awaitSteady(o)
-	w.wantQuiet(c, o)
+	w.awaitQuiet(c, o)
 }
