@@ -325,6 +325,7 @@ func (t ClientTLS) buildConfig() (*tls.Config, error) {
 	if err != nil {
 		return nil, fmt.Errorf("client certificate: %w", err)
 	}
+	pair.Leaf = nil // a handshake, which is seldom, parses it again: there is one for each cluster
 	pool := x509.NewCertPool()
 	if !pool.AppendCertsFromPEM(t.CAPEM) {
 		return nil, errors.New("no CA certificate")

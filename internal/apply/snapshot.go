@@ -29,6 +29,7 @@ type snapshot struct {
 	content map[string]any
 
 	managed []metav1.ManagedFieldsEntry
+	owners  []metav1.OwnerReference
 	parsed  *ownership
 	digest  sum
 }
@@ -89,6 +90,7 @@ func newSnapshot(obj client.Object) (*snapshot, error) {
 		applied:         obj.GetAnnotations()[v1alpha1.AnnotationAppliedHash],
 		content:         trimmed,
 		managed:         obj.GetManagedFields(),
+		owners:          obj.GetOwnerReferences(),
 	}, nil
 }
 
@@ -106,7 +108,7 @@ func (s *snapshot) ownDigest() sum {
 	for _, m := range s.managed {
 		if isOwn(m) && m.FieldsV1 != nil {
 			own.WriteString(m.APIVersion)
-			own.Write(m.FieldsV1.GetRawBytes())
+			own.Write(expandFields(m.FieldsV1, s.owners))
 		}
 	}
 	return sumOf(own.Bytes())
@@ -122,7 +124,7 @@ func (s *snapshot) parseOwnership() (*ownership, error) {
 	for i, m := range s.managed {
 		fields := fieldpath.NewSet()
 		if m.FieldsV1 != nil {
-			if err := fields.FromJSON(bytes.NewReader(m.FieldsV1.GetRawBytes())); err != nil {
+			if err := fields.FromJSON(bytes.NewReader(expandFields(m.FieldsV1, s.owners))); err != nil {
 				return nil, fmt.Errorf("parse the managed fields of %s: %w", m.Manager, err)
 			}
 		}

@@ -133,13 +133,15 @@ func leanSlice(slice *discoveryv1.EndpointSlice) {
 }
 
 // shareManagers drops who wrote the status, which apply neither sends nor
-// compares, and shares the rest.
+// compares, and shares the rest: without the owner's UID, the objects of all clusters have
+// the same.
 func shareManagers(obj metav1.Object) {
 	var kept []metav1.ManagedFieldsEntry
 	for _, m := range obj.GetManagedFields() {
 		if m.Subresource == "status" {
 			continue
 		}
+		m.FieldsV1 = apply.CompactFields(m.FieldsV1, obj.GetOwnerReferences())
 		kept = append(kept, shareEntry(m))
 	}
 	obj.SetManagedFields(kept)

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
@@ -116,5 +117,23 @@ func TestLeanLeavesOtherThingsAlone(t *testing.T) {
 	gone := cache.DeletedFinalStateUnknown{Key: "shop/orders-0"}
 	if got, err := LeanObject(gone); err != nil || got != any(gone) {
 		t.Errorf("%v, %v", got, err)
+	}
+}
+
+// What is said of who wrote an object is in memory once for all clusters.
+func TestLeanSharesFieldsOfAllOwners(t *testing.T) {
+	var kept []*metav1.FieldsV1
+	for _, uid := range []string{"one", "other"} {
+		set := &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{
+			OwnerReferences: []metav1.OwnerReference{{UID: types.UID(uid)}},
+			ManagedFields:   []metav1.ManagedFieldsEntry{{Manager: v1alpha1.FieldManager, FieldsV1: metav1.NewFieldsV1(`{"f:metadata":{"f:ownerReferences":{"k:{\"uid\":\"` + uid + `\"}":{}}}}`)}},
+		}}
+		if _, err := LeanObject(set); err != nil {
+			t.Fatal(err)
+		}
+		kept = append(kept, set.ManagedFields[0].FieldsV1)
+	}
+	if kept[0] != kept[1] {
+		t.Errorf("%s and %s are kept both", kept[0], kept[1])
 	}
 }
