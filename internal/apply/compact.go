@@ -3,13 +3,15 @@ package apply
 import (
 	"bytes"
 	"fmt"
+	"strconv"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 )
 
-// ownerMark begins what stands in the cache for the UID of an object's owner. JSON has no
-// such byte, so fields that were not expanded cannot be taken for others: they do not parse.
-const ownerMark = "\x01"
+// ownerMark begins what stands in the cache for the key of an object's owner. The API server
+// has no such element of a path, so fields that were not expanded say nothing of owners.
+const ownerMark = "o:"
 
 // CompactFields is what the cache keeps of a manager's fields: each of the object's owners has
 // its place among them instead of its UID. What is left is the same for all objects that were
@@ -21,7 +23,7 @@ func CompactFields(fields *metav1.FieldsV1, owners []metav1.OwnerReference) *met
 	raw := fields.GetRawBytes()
 	compact := raw
 	for i := range owners {
-		compact = bytes.ReplaceAll(compact, uidKey(string(owners[i].UID)), uidKey(markOf(i)))
+		compact = bytes.ReplaceAll(compact, uidKey(owners[i].UID), placeKey(i))
 	}
 	if bytes.Equal(compact, raw) {
 		return fields
@@ -35,16 +37,13 @@ func CompactFields(fields *metav1.FieldsV1, owners []metav1.OwnerReference) *met
 // owners.
 func expandFields(fields *metav1.FieldsV1, owners []metav1.OwnerReference) []byte {
 	raw := fields.GetRawBytes()
-	if !bytes.Contains(raw, []byte(ownerMark)) {
-		return raw
-	}
 	for i := range owners {
-		raw = bytes.ReplaceAll(raw, uidKey(markOf(i)), uidKey(string(owners[i].UID)))
+		raw = bytes.ReplaceAll(raw, placeKey(i), uidKey(owners[i].UID))
 	}
 	return raw
 }
 
-func markOf(owner int) string { return fmt.Sprintf("%s%d", ownerMark, owner) }
-
-// uidKey is a key of a list of owners as it stands in the JSON of fields.
-func uidKey(uid string) []byte { return []byte(`k:{\"uid\":\"` + uid + `\"}`) }
+// uidKey is the key of an owner as it stands in the JSON of fields, and placeKey what stands
+// for it.
+func uidKey(uid types.UID) []byte { return []byte(`"k:{\"uid\":\"` + string(uid) + `\"}"`) }
+func placeKey(owner int) []byte   { return fmt.Appendf(nil, "%q", ownerMark+strconv.Itoa(owner)) }

@@ -136,7 +136,9 @@ func (r *Reconciler[C, O]) Reconcile(ctx context.Context, req ctrl.Request) (ctr
 	if err := r.writeStatus(ctx, p); err != nil {
 		p.err = errors.Join(p.err, fmt.Errorf("write status: %w", err))
 	}
-	return r.scheduleNextPass(p)
+	next, err := r.scheduleNextPass(p)
+	next.Priority = new(passPriority)
+	return next, err
 }
 
 // executePass observes, plans, applies and acts. A cluster that begins with a backup has
