@@ -8,10 +8,10 @@ import (
 )
 
 const (
-	// Three measurements in a row of five deviations are an anomaly: each adds what it is
+	// Three measurements in a row of 4.7 deviations are an anomaly: each adds what it is
 	// above scoreSlack, up to scoreLimit, and the sum reaches alarmSum. Four deviations take
-	// five measurements. Two measurements are no anomaly, however far they are.
-	scoreSlack, scoreLimit, alarmSum = 2.0, 5.0, 9.0
+	// four measurements. Two measurements are no anomaly, however far they are.
+	scoreSlack, scoreLimit, alarmSum = 2.0, 5.0, 8.0
 	// leastFactor is how far from usual a measurement is, at least, to count.
 	leastFactor = 2.0
 	// calmMinutes in a row within calmScore end an anomaly. One that lasts longest is what
@@ -172,7 +172,7 @@ func (w *watch) rate(s Signal, value float64, since time.Duration) float64 {
 
 // watchSignal judges and learns a value, and returns the anomaly that it completes.
 func (d *Detector) watchSignal(i int, now time.Time, value float64) (Anomaly, bool) {
-	s, w, at := d.signals[i], &d.watches[i], slotOf(now)
+	s, w := d.signals[i], &d.watches[i]
 	w.recent = [3]float64{w.recent[1], w.recent[2], value}
 	level := math.Log(value + s.Floor)
 	w.measured = append(w.measured, level)
@@ -194,7 +194,7 @@ func (d *Detector) watchSignal(i int, now time.Time, value float64) (Anomaly, bo
 		}
 		w.above, w.below, w.calm = 0, 0, 0
 	}
-	d.Model.follow(i, at, level)
+	d.Model.follow(i, now, level)
 	return w.last, found
 }
 

@@ -81,7 +81,7 @@ func newMember(seed uint64) *member {
 		busy = 0.001
 	}
 	for _, s := range m.listSignals(seed) {
-		from := source{counter: s.Counter, scale: scales[s.Name] * busy * math.Exp(0.7*r.NormFloat64()), follows: 0.3 + 0.9*r.Float64(), noise: 0.03 + 0.12*r.Float64(), seldom: 1}
+		from := source{counter: s.Counter, scale: scales[s.Name] * busy * math.Exp(0.7*r.NormFloat64()), follows: 0.3 + 0.9*r.Float64(), noise: 0.03 + 0.22*r.Float64(), seldom: 1}
 		if size, is := rare[s.Name]; is {
 			from.scale, from.follows, from.noise, from.seldom = size[0]*math.Exp(0.3*r.NormFloat64()), 0.3, 0.5, size[1]
 		} else if from.scale == 0 {

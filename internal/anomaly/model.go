@@ -103,22 +103,40 @@ func (b *Band) learn(values []float64, days uint8, shift float64) {
 }
 
 // follow takes in one measurement: today's level, and the spread over all hours.
-func (m *Model) follow(signal int, at slot, value float64) {
+func (m *Model) follow(signal int, now time.Time, value float64) {
+	at := slotOf(now)
 	b := m.Bands[signal][at.day][at.number]
 	if b.Spread == 0 {
 		return
 	}
 	shift, spread := float64(m.Shift[signal]), float64(m.Spread[signal])
 	away := value - float64(b.Level) - shift
-	m.Shift[signal] = float32(shift + limit(away, 3*m.deviation(signal, at))/shiftMinutes)
+	m.Shift[signal] = float32(shift + limit(away, 3*m.deviation(signal, now))/shiftMinutes)
 	if spread == 0 {
 		spread = float64(b.Spread)
 	}
 	m.Spread[signal] = float32(spread + (min(math.Abs(away), 4*spread)*toDeviation-spread)/spreadMinutes)
 }
 
-func (m *Model) deviation(signal int, at slot) float64 {
-	return float64(max(m.Bands[signal][at.day][at.number].Spread, m.Spread[signal]/2, leastSpread))
+// bandsAround are those known of the slot and of the two before and after it.
+func (m *Model) bandsAround(signal int, now time.Time) (known []Band) {
+	for near := -2; near <= 2; near++ {
+		at := slotOf(now.Add(time.Duration(near) * slotLength))
+		if b := m.Bands[signal][at.day][at.number]; b.Spread > 0 {
+			known = append(known, b)
+		}
+	}
+	return known
+}
+
+// deviation is the spread that the slots around have in the middle. What a single slot learns
+// of its spread comes from a few measurements, and is often twice or half of what it is.
+func (m *Model) deviation(signal int, now time.Time) float64 {
+	var spreads []float64
+	for _, b := range m.bandsAround(signal, now) {
+		spreads = append(spreads, float64(b.Spread))
+	}
+	return max(stats.Median(spreads), float64(m.Spread[signal]/2), leastSpread)
 }
 
 // judgement of one measurement.
@@ -137,14 +155,10 @@ func (m *Model) judge(signal int, now time.Time, value float64) judgement {
 	if at := slotOf(now); !m.isLearned(at) || m.Bands[signal][at.day][at.number].Spread == 0 {
 		return j
 	}
-	for near := -2; near <= 2; near++ {
-		at := slotOf(now.Add(time.Duration(near) * slotLength))
-		b := m.Bands[signal][at.day][at.number]
-		if b.Spread == 0 {
-			continue
-		}
+	deviation := m.deviation(signal, now)
+	for _, b := range m.bandsAround(signal, now) {
 		away := value - float64(b.Level) - float64(m.Shift[signal])
-		score := away / m.deviation(signal, at)
+		score := away / deviation
 		switch {
 		case !j.known:
 			j = judgement{true, away, score}
