@@ -96,3 +96,11 @@ func TestGuidesShowTheirExamples(t *testing.T) {
 		}
 	}
 }
+
+// The manifest that README.md shows is the example that its commands apply.
+func TestReadmeShowsItsExample(t *testing.T) {
+	manifest := regexp.MustCompile(`(?m)^#.*\n`).ReplaceAllString(page(t, "examples/postgrescluster.yaml"), "")
+	if !strings.Contains(page(t, "README.md"), "```yaml\n"+manifest+"```\n") {
+		t.Errorf("README.md does not show examples/postgrescluster.yaml as it is:\n%s", manifest)
+	}
+}
