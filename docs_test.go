@@ -78,7 +78,10 @@ func TestDependenciesHaveLines(t *testing.T) {
 
 // TestGuidesShowTheirExamples holds guides to the manifests that tests apply.
 func TestGuidesShowTheirExamples(t *testing.T) {
-	for name, folder := range map[string]string{"docs/guides/flux.md": "examples/flux", "docs/guides/autoscaling.md": "examples/autoscaling"} {
+	for folder, name := range map[string]string{
+		"examples/flux": "docs/guides/flux.md", "examples/flux-helm": "docs/guides/flux.md", "examples/argocd": "docs/guides/argocd.md",
+		"examples/autoscaling": "docs/guides/autoscaling.md",
+	} {
 		guide, shown := page(t, name), 0
 		err := filepath.WalkDir(folder, func(path string, entry fs.DirEntry, err error) error {
 			if err != nil || entry.IsDir() {
