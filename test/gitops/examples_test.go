@@ -11,8 +11,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// decodeFile reads the documents of a YAML file of the repository.
-func decodeFile(t *testing.T, file string) objects {
+// decodeDocuments reads the documents of a YAML file of the repository.
+func decodeDocuments(t *testing.T, file string) objects {
 	t.Helper()
 	var all objects
 	for text := range strings.SplitSeq(readFile(t, filepath.Join(root, file)), "\n---\n") {
@@ -34,7 +34,7 @@ func TestExamplesHaveNamesOfTheirOwn(t *testing.T) {
 	}
 	named := map[string]string{}
 	for _, file := range files {
-		o := decodeFile(t, filepath.Join("examples", filepath.Base(file)))[0]
+		o := decodeDocuments(t, filepath.Join("examples", filepath.Base(file)))[0]
 		if other := named[o.GetName()]; other != "" {
 			t.Errorf("%s and %s are both named %s", filepath.Base(file), other, o.GetName())
 		}
@@ -72,7 +72,7 @@ func TestExamplesPinTheOperator(t *testing.T) {
 // Argo CD's example keeps definitions and the namespace from being pruned, applies
 // definitions first, and sets the image, with the patches that it declares.
 func TestArgoCDExampleKeepsDefinitions(t *testing.T) {
-	application := decodeFile(t, "examples/argocd/operator.yaml")[0]
+	application := decodeDocuments(t, "examples/argocd/operator.yaml")[0]
 	options, _ := fieldAt(application, "spec", "syncPolicy", "syncOptions").([]any)
 	if !slices.Contains(options, any("ServerSideApply=true")) {
 		t.Errorf("definitions are too large for a client-side apply: %v", options)
