@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
 )
@@ -135,5 +136,28 @@ func TestMonitoringPageLabelsMonitors(t *testing.T) {
 	}
 	if labeled["PodMonitor"] != 2 || labeled["PrometheusRule"] == 0 || len(labeled) != 2 {
 		t.Errorf("labeled are %v", labeled)
+	}
+}
+
+// The pod of the page on connections is one that the API knows, and its client verifies the
+// server with the CA that is mounted.
+func TestConnectPageVerifiesTheServer(t *testing.T) {
+	_, after, _ := strings.Cut(readFile(t, root+"/docs/guides/connect.md"), "   ```yaml\n   apiVersion: v1\n")
+	text, _, _ := strings.Cut(after, "   ```\n")
+	pod := &corev1.Pod{}
+	if err := yaml.UnmarshalStrict([]byte("apiVersion: v1\n"+regexp.MustCompile(`(?m)^   `).ReplaceAllString(text, "")), pod); err != nil {
+		t.Fatal(err)
+	}
+	client := pod.Spec.Containers[0]
+	environment := map[string]string{}
+	for _, variable := range client.Env {
+		environment[variable.Name] = variable.Value
+		if from := variable.ValueFrom; from != nil && from.SecretKeyRef.Name != "orders-app" {
+			t.Errorf("%s is of Secret %s", variable.Name, from.SecretKeyRef.Name)
+		}
+	}
+	mounted, secret := client.VolumeMounts[0], pod.Spec.Volumes[0].Secret
+	if environment["PGSSLMODE"] != "verify-full" || environment["PGSSLROOTCERT"] != mounted.MountPath+"/"+secret.Items[0].Path || secret.Items[0].Key != "ca.crt" {
+		t.Errorf("the client verifies by %v, with %+v of %+v", environment, mounted, secret)
 	}
 }
