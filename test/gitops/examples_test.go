@@ -49,7 +49,7 @@ func TestExamplesHaveNamesOfTheirOwn(t *testing.T) {
 // The examples that install the operator name one version, of the repository or the chart
 // and of the image alike.
 func TestExamplesPinTheOperator(t *testing.T) {
-	version := regexp.MustCompile(`v?\b[0-9]+\.[0-9]+\.[0-9]+\b`)
+	version := regexp.MustCompile(`\bv?[0-9]+\.[0-9]+\.[0-9]+\b`)
 	versions := map[string][]string{}
 	for file, want := range map[string]int{"flux/sources.yaml": 1, "flux/operator.yaml": 1, "flux-helm/operator.yaml": 1, "argocd/operator.yaml": 2} {
 		var found []string
