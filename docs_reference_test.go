@@ -6,10 +6,12 @@ import (
 	"go/parser"
 	"go/token"
 	"os/exec"
+	"reflect"
 	"strconv"
 	"strings"
 	"testing"
 
+	"github.com/holdfast-db/holdfast/api/v1alpha1"
 	"github.com/holdfast-db/holdfast/internal/condition"
 )
 
@@ -98,6 +100,37 @@ func TestAnnotationsPageNamesEveryMark(t *testing.T) {
 		for name, mark := range stringConstants(t, "api/v1alpha1/doc.go", prefix) {
 			if !strings.Contains(rows, "`"+mark+"`") && !strings.Contains(rows, "`"+mark+": ") {
 				t.Errorf("docs/reference/annotations.md does not name %s (%s)", mark, name)
+			}
+		}
+	}
+}
+
+// statusPages are the fields of the status that the page on PostgresClusters lists for all
+// kinds, and those that it lists of each member.
+var statusPages = []struct {
+	of   reflect.Type
+	left map[string]string // fields that the page leaves out, with the reason
+}{
+	{reflect.TypeFor[v1alpha1.CommonStatus](), map[string]string{
+		"conditions": "they have a page of their own", "selector": "it is for the scale subresource", "orders": "it is read of earlier versions only",
+	}},
+	{reflect.TypeFor[v1alpha1.MemberStatus](), nil},
+	{reflect.TypeFor[v1alpha1.AgentStatus](), nil},
+}
+
+// The page on PostgresClusters names every field of a status.
+func TestStatusTableNamesEveryField(t *testing.T) {
+	text := page(t, "docs/reference/postgrescluster.md")
+	_, after, _ := strings.Cut(text, "\n## Status\n")
+	table, _, _ := strings.Cut(after, "\n## ")
+	for _, s := range statusPages {
+		for _, field := range reflect.VisibleFields(s.of) {
+			name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
+			_, left := s.left[name]
+			named := strings.Contains(table, "`"+name+"`") || strings.Contains(table, "`"+name+"[") || strings.Contains(table, "`"+name+".") ||
+				strings.Contains(table, "`."+name+"`") || strings.Contains(table, "`."+name+"[")
+			if name != "" && !left && !named {
+				t.Errorf("docs/reference/postgrescluster.md does not name %s of %s", name, s.of.Name())
 			}
 		}
 	}

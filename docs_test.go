@@ -78,7 +78,10 @@ func TestDependenciesHaveLines(t *testing.T) {
 
 // TestGuidesShowTheirExamples holds guides to the manifests that tests apply.
 func TestGuidesShowTheirExamples(t *testing.T) {
-	for name, folder := range map[string]string{"docs/guides/flux.md": "examples/flux", "docs/guides/autoscaling.md": "examples/autoscaling"} {
+	for folder, name := range map[string]string{
+		"examples/flux": "docs/guides/flux.md", "examples/flux-helm": "docs/guides/flux.md", "examples/argocd": "docs/guides/argocd.md",
+		"examples/autoscaling": "docs/guides/autoscaling.md",
+	} {
 		guide, shown := page(t, name), 0
 		err := filepath.WalkDir(folder, func(path string, entry fs.DirEntry, err error) error {
 			if err != nil || entry.IsDir() {
@@ -94,5 +97,13 @@ func TestGuidesShowTheirExamples(t *testing.T) {
 		if err != nil || shown == 0 {
 			t.Errorf("%s: %d manifests: %v", folder, shown, err)
 		}
+	}
+}
+
+// The manifest that README.md shows is the example that its commands apply.
+func TestReadmeShowsItsExample(t *testing.T) {
+	manifest := regexp.MustCompile(`(?m)^#.*\n`).ReplaceAllString(page(t, "examples/postgrescluster.yaml"), "")
+	if !strings.Contains(page(t, "README.md"), "```yaml\n"+manifest+"```\n") {
+		t.Errorf("README.md does not show examples/postgrescluster.yaml as it is:\n%s", manifest)
 	}
 }

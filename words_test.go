@@ -34,8 +34,16 @@ var avoidedWords = []struct{ pattern, write string }{
 	{`put on record|puts on record|on record`, "recorded, persisted"},
 	{`comes up|falls due|come up|fall due`, "is due"},
 	{`by order|obeyed`, "request"},
-	{`giv(en|es|ing|e) up|gave up`, "discarded (data, WAL), abandoned (a Backup), cancelled (a request)"},
+	{`giv(en|es|ing|e) up|gave up`, "discarded (data, WAL), abandoned (a Backup), canceled (a request)"},
 	{`unheard|not heard`, "does not answer"},
+	{`rooms?`, "disk space, memory"},
+	{`keys of (the|a) store|store's keys`, "credentials of the store"},
+	{`hand(s|ed|ing)? (it|them|the \w+|a \w+) over`, "give to, switchover"},
+	// American spelling.
+	{`licences?`, "license"},
+	{`initialis(e|es|ed|ing|ation)`, "initialize, initialized"},
+	{`colour(s|ed|ing)?`, "color"},
+	{`cancelled|cancelling`, "canceled, canceling"},
 	{`the log|write-ahead log|archived log`, "WAL, binlog or Raft log; a text log is named with its process"},
 }
 
@@ -220,6 +228,8 @@ func TestAvoidedWords(t *testing.T) {
 		"an empty volume is born": "born", "Somebody changed it": "Somebody", "the slot was passed over": "passed over",
 		"the template is told apart": "told", "recommend a bigger volume": "", "spec.restore.amended": "", "commands": "",
 		"read the log": "the log", "the log of Deployment holdfast": "", "the logger": "", "a secret vault": "vault", "https://vault.example": "",
+		"the data needs room, too": "room", "hand the field over": "hand the field over", "a cancelled import": "cancelled", "canceled": "",
+		"the store's keys": "store's keys", "initialised": "initialised", "licence": "licence", "license": "", "no colours": "colours", "mushroom": "",
 	} {
 		if word, _ := avoidedIn(text); word != want {
 			t.Errorf("avoidedIn(%q) is %q, not %q", text, word, want)

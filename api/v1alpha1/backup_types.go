@@ -39,9 +39,8 @@ type ClusterBackup struct {
 	// weeks, such as 7d. They are deleted after a newer one has succeeded; the
 	// newest good one is never deleted. Manual backups stay until a user deletes
 	// them.
-	// Without it, and without maxBackups, it is a week, and as many as fit on a
-	// volume that has no room for the next one: the oldest go earlier, down to
-	// two.
+	// Default: a week. Without it and without maxBackups, the oldest backups on a
+	// volume go earlier, down to two, where it lacks disk space for the next one.
 	// +optional
 	// +kubebuilder:validation:Schemaless
 	// +kubebuilder:validation:XIntOrString
@@ -63,7 +62,7 @@ type ClusterBackup struct {
 
 	// Volume that backups are kept on where there is no destination. Declared
 	// without a destination, even as {}, it says that backups go to a volume,
-	// wherever they went before.
+	// wherever they went before. Default: a volume of twice storage.size.
 	// +optional
 	Volume *BackupVolume `json:"volume,omitempty"`
 
@@ -136,8 +135,8 @@ type BackupDestination struct {
 	// +optional
 	PathStyle bool `json:"pathStyle,omitempty"`
 
-	// CredentialsSecretRef names a Secret in the same namespace with the keys of
-	// the store: AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY (and
+	// CredentialsSecretRef names a Secret in the same namespace with the credentials
+	// of the store: AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY (and
 	// AWS_SESSION_TOKEN); credentials.json of a Google service account; or
 	// AZURE_STORAGE_ACCOUNT with AZURE_STORAGE_KEY or AZURE_STORAGE_SAS_TOKEN.
 	// ca.crt, where it is there, is the CA of the endpoint. Default: the
@@ -260,7 +259,7 @@ type BackupLocation struct {
 	// PathStyle of the store.
 	// +optional
 	PathStyle bool `json:"pathStyle,omitempty"`
-	// CredentialsSecret is the Secret with the store's keys.
+	// CredentialsSecret is the Secret with the credentials of the store.
 	// +optional
 	CredentialsSecret string `json:"credentialsSecret,omitempty"`
 	// ClaimName of the PersistentVolumeClaim, where it is a volume, and its
@@ -338,7 +337,8 @@ type BackupResult struct {
 	// +optional
 	SystemIdentifier string `json:"systemIdentifier,omitempty"`
 	// StartPosition is where the WAL begins that the copy needs to be consistent:
-	// timeline and LSN of PostgreSQL, or the revision of etcd.
+	// timeline and LSN of PostgreSQL, the set of GTIDs of MySQL, or the revision of
+	// etcd.
 	// +optional
 	StartPosition string `json:"startPosition,omitempty"`
 	// EndPosition is where a restore of this backup ends, in the same form.
@@ -358,7 +358,7 @@ type BackupStatus struct {
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
 	// Phase is a summary for people: Pending, Copying, Verifying, Completed,
-	// Failed or Deleting. No decision reads it.
+	// Failed, DataLost or Deleting. No decision reads it.
 	// +optional
 	Phase string `json:"phase,omitempty"`
 

@@ -8,7 +8,7 @@ import (
 // CommonSpec is the part of the spec that all kinds of cluster share.
 type CommonSpec struct {
 	// Image replaces the image that version maps to. It must contain the
-	// database at the declared version.
+	// database at the declared version. Default: the upstream image of version.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=512
@@ -16,7 +16,7 @@ type CommonSpec struct {
 	Image string `json:"image,omitempty"`
 
 	// ImagePullSecrets name Secrets in the same namespace that hold
-	// credentials of the image's registry.
+	// credentials of the image's registry. Default: none.
 	// +optional
 	// +listType=map
 	// +listMapKey=name
@@ -85,7 +85,8 @@ type CommonSpec struct {
 	// +optional
 	TLS TLSSpec `json:"tls,omitzero"`
 
-	// ServiceAccount is what the cluster's ServiceAccounts carry.
+	// ServiceAccount is what the cluster's ServiceAccounts carry. Default: no
+	// annotations.
 	// +optional
 	ServiceAccount ServiceAccountSpec `json:"serviceAccount,omitzero"`
 

@@ -42,6 +42,7 @@ type EtcdClusterSpec struct {
 	Quota *resource.Quantity `json:"quota,omitempty"`
 
 	// Defragmentation says when members give back what they no longer use.
+	// Default: as soon as there is enough to free.
 	// +optional
 	// +kubebuilder:default:={}
 	Defragmentation EtcdDefragmentation `json:"defragmentation,omitempty"`
@@ -49,7 +50,7 @@ type EtcdClusterSpec struct {
 	// Parameters are etcd's settings by the name of their flag without dashes in
 	// front, such as snapshot-count: "10000". Whole numbers may stand without
 	// quotes; true and false must be in quotes. Settings that Holdfast owns are
-	// refused.
+	// refused. Default: none.
 	// +optional
 	// +kubebuilder:validation:MaxProperties=64
 	// +kubebuilder:validation:XValidation:rule="self.all(k, size(k) <= 128 && k.matches('^[a-z][a-z0-9-]*$'))",messageExpression="'\"' + self.filter(k, size(k) > 128 || !k.matches('^[a-z][a-z0-9-]*$'))[0] + '\" is no name of an etcd flag: write it in lower case without dashes in front, such as snapshot-count'"

@@ -18,7 +18,7 @@ type PostgresFailover struct {
 
 	// NoFailover are the ordinals of members that never lead, such as those in
 	// another region: [2] for <name>-2. A person can still promote one by name. The
-	// member that leads keeps leading until it stops.
+	// member that leads keeps leading until it stops. Default: none.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=9
@@ -30,7 +30,7 @@ type PostgresFailover struct {
 	// renewal before another member is elected: whole seconds from 10s to 60s. The
 	// primary renews after a fifth of it, and has stopped after seven tenths. A longer
 	// one suits an API server that is slow or away for seconds; each failover takes
-	// longer by as much.
+	// longer by as much. Default: 10s.
 	// +optional
 	// +kubebuilder:default:="10s"
 	// +kubebuilder:validation:MaxLength=8
@@ -68,13 +68,14 @@ const (
 type PostgresSynchronous struct {
 	// Mode is "Off", or Quorum: a commit is acknowledged once any number of the
 	// standbys that may lead have flushed it. A failover then loses no acknowledged
-	// commit. Write "Off" in quotes: without them it is false to YAML.
+	// commit. Write "Off" in quotes: without them it is false to YAML. Default:
+	// "Off".
 	// +optional
 	// +kubebuilder:default:="Off"
 	Mode SynchronousMode `json:"mode,omitempty"`
 
 	// Number of standbys that flush a commit before it is acknowledged: less than
-	// spec.replicas.
+	// spec.replicas. Default: 1.
 	// +optional
 	// +kubebuilder:default:=1
 	// +kubebuilder:validation:Minimum=1
@@ -84,7 +85,7 @@ type PostgresSynchronous struct {
 	// WhenUnavailable says what becomes of commits while fewer standbys stream. Block:
 	// they wait, and no acknowledged commit is ever lost. Degrade: those that stream
 	// suffice, if need be none. What is acknowledged then may exist on fewer members,
-	// and no member that may lack it takes over by itself.
+	// and no member that may lack it takes over by itself. Default: Block.
 	// +optional
 	// +kubebuilder:default:="Block"
 	WhenUnavailable UnavailablePolicy `json:"whenUnavailable,omitempty"`

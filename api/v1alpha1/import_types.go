@@ -84,12 +84,13 @@ type ImportTLS struct {
 	Mode ImportTLSMode `json:"mode,omitempty"`
 
 	// CASecretRef names a Secret in the same namespace with the CA certificate that
-	// the source's certificate is verified with, in ca.crt.
+	// the source's certificate is verified with, in ca.crt. Default: none, the
+	// certificate is not verified.
 	// +optional
 	CASecretRef *SecretReference `json:"caSecretRef,omitempty"`
 
 	// CertificateSecretRef names a Secret in the same namespace with the client
-	// certificate to show to the source, in tls.crt and tls.key.
+	// certificate to show to the source, in tls.crt and tls.key. Default: none.
 	// +optional
 	CertificateSecretRef *SecretReference `json:"certificateSecretRef,omitempty"`
 }

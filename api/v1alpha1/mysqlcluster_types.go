@@ -7,7 +7,7 @@ import (
 // MySQLClusterSpec declares a MySQL cluster.
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.replicas) || self.replicas % 2 == 1",message="spec.replicas must be odd: an even number of members bears no more failures than one less",fieldPath=".replicas"
-// +kubebuilder:validation:XValidation:rule="!has(self.backup) || !has(self.backup.walBudget) || !isQuantity(string(self.backup.walBudget)) || !isQuantity(string(self.storage.size)) || quantity(string(self.backup.walBudget)).add(quantity(string(self.backup.walBudget))).compareTo(quantity(string(self.storage.size))) <= 0",message="spec.backup.walBudget must be at most half of spec.storage.size: the data needs room, too",fieldPath=".backup.walBudget"
+// +kubebuilder:validation:XValidation:rule="!has(self.backup) || !has(self.backup.walBudget) || !isQuantity(string(self.backup.walBudget)) || !isQuantity(string(self.storage.size)) || quantity(string(self.backup.walBudget)).add(quantity(string(self.backup.walBudget))).compareTo(quantity(string(self.storage.size))) <= 0",message="spec.backup.walBudget must be at most half of spec.storage.size: the data needs disk space, too",fieldPath=".backup.walBudget"
 // +kubebuilder:validation:XValidation:rule="!has(self.restore) || !has(self.restore.target) || !has(self.restore.target.lsn) && !has(self.restore.target.name)",message="spec.restore.target.lsn and spec.restore.target.name are for PostgreSQL: use time, gtid or latest",fieldPath=".restore"
 // +kubebuilder:validation:XValidation:rule="!isQuantity(string(self.storage.size)) || quantity(string(self.storage.size)).compareTo(quantity('512Mi')) >= 0",message="spec.storage.size must be at least 512Mi: MySQL's own files and logs take half of that",fieldPath=".storage.size"
 // +kubebuilder:validation:XValidation:rule="!has(self.resources) || !has(self.resources.limits) || !('memory' in self.resources.limits) || !isQuantity(string(self.resources.limits['memory'])) || quantity(string(self.resources.limits['memory'])).compareTo(quantity('1Gi')) >= 0",message="spec.resources.limits.memory must be at least 1Gi: with less, the kernel may kill MySQL under load",fieldPath=".resources"
@@ -34,7 +34,7 @@ type MySQLClusterSpec struct {
 	// Parameters are MySQL's system variables by name, such as
 	// max_connections: "200". Whole numbers may stand without quotes; fractions,
 	// ON and OFF must be in quotes. They go over defaults that are computed from
-	// resources. Settings that Holdfast owns are refused.
+	// resources. Settings that Holdfast owns are refused. Default: none.
 	// +optional
 	// +kubebuilder:validation:MaxProperties=64
 	// +kubebuilder:validation:XValidation:rule="self.all(k, size(k) <= 128 && k.matches('^[a-z][a-z0-9_]*$'))",messageExpression="'\"' + self.filter(k, size(k) > 128 || !k.matches('^[a-z][a-z0-9_]*$'))[0] + '\" is no name of a MySQL system variable: write it in lower case with underscores, such as max_connections'"
@@ -44,7 +44,8 @@ type MySQLClusterSpec struct {
 
 	// Bootstrap is the first database. It is read only while no data exists:
 	// afterwards the names that the data was made with stay in use. A name that is
-	// declared and is another one is reported as Stalled.
+	// declared and is another one is reported as Stalled. Default: the database app
+	// of the owner app.
 	// +optional
 	// +kubebuilder:default:={}
 	Bootstrap MySQLBootstrap `json:"bootstrap,omitempty"`

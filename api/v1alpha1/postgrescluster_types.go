@@ -6,7 +6,7 @@ import (
 
 // PostgresClusterSpec declares a PostgreSQL cluster.
 //
-// +kubebuilder:validation:XValidation:rule="!has(self.backup) || !has(self.backup.walBudget) || !isQuantity(string(self.backup.walBudget)) || !isQuantity(string(self.storage.size)) || quantity(string(self.backup.walBudget)).add(quantity(string(self.backup.walBudget))).compareTo(quantity(string(self.storage.size))) <= 0",message="spec.backup.walBudget must be at most half of spec.storage.size: the data needs room, too",fieldPath=".backup.walBudget"
+// +kubebuilder:validation:XValidation:rule="!has(self.backup) || !has(self.backup.walBudget) || !isQuantity(string(self.backup.walBudget)) || !isQuantity(string(self.storage.size)) || quantity(string(self.backup.walBudget)).add(quantity(string(self.backup.walBudget))).compareTo(quantity(string(self.storage.size))) <= 0",message="spec.backup.walBudget must be at most half of spec.storage.size: the data needs disk space, too",fieldPath=".backup.walBudget"
 // +kubebuilder:validation:XValidation:rule="!has(self.failover) || !has(self.failover.noFailover) || self.failover.noFailover.filter(n, n < (has(self.replicas) ? self.replicas : 1)).size() < (has(self.replicas) ? self.replicas : 1)",message="spec.failover.noFailover must leave at least one of spec.replicas members: remove an ordinal, or raise spec.replicas",fieldPath=".failover.noFailover"
 // +kubebuilder:validation:XValidation:rule="!has(self.synchronous) || !has(self.synchronous.mode) || self.synchronous.mode != 'Quorum' || (has(self.synchronous.number) ? self.synchronous.number : 1) < (has(self.replicas) ? self.replicas : 1)",message="spec.synchronous.number must be less than spec.replicas in mode Quorum: lower it, or raise spec.replicas",fieldPath=".synchronous.number"
 // +kubebuilder:validation:XValidation:rule="!has(self.restore) || !has(self.restore.target) || !has(self.restore.target.gtid)",message="spec.restore.target.gtid is for MySQL: use time, lsn, name or latest",fieldPath=".restore"
@@ -30,7 +30,7 @@ type PostgresClusterSpec struct {
 	// Parameters are PostgreSQL settings by name, such as
 	// max_connections: "200". Whole numbers may stand without quotes; fractions,
 	// on and off must be in quotes. They go over defaults that are computed from
-	// resources. Settings that Holdfast owns are refused.
+	// resources. Settings that Holdfast owns are refused. Default: none.
 	// +optional
 	// +kubebuilder:validation:MaxProperties=128
 	// +kubebuilder:validation:XValidation:rule="self.all(k, size(k) <= 128 && k.matches('^[a-z_][a-z0-9_]*([.][a-z_][a-z0-9_]*)?$'))",messageExpression="'\"' + self.filter(k, size(k) > 128 || !k.matches('^[a-z_][a-z0-9_]*([.][a-z_][a-z0-9_]*)?$'))[0] + '\" is no name of a PostgreSQL setting: write it in lower case, as pg_settings lists it, such as work_mem'"
@@ -51,7 +51,7 @@ type PostgresClusterSpec struct {
 	// Bootstrap is the first database. It is read only while no data exists:
 	// afterwards the names that the data was made with stay in use, as in a
 	// cluster that was restored. A name that is declared and is another one is
-	// reported as Stalled.
+	// reported as Stalled. Default: the database app of the owner app.
 	// +optional
 	// +kubebuilder:default:={}
 	Bootstrap PostgresBootstrap `json:"bootstrap,omitempty"`

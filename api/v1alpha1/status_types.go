@@ -82,7 +82,7 @@ type CommonStatus struct {
 	CredentialsSecret string `json:"credentialsSecret,omitempty"`
 
 	// SystemIdentifier of the database system that this cluster was bootstrapped with.
-	// While it is set, no empty volume is ever initialised as a new database.
+	// While it is set, no empty volume is ever initialized as a new database.
 	// +optional
 	SystemIdentifier string `json:"systemIdentifier,omitempty"`
 

@@ -8,8 +8,8 @@ type TLSSpec struct {
 	// It must carry the DNS names of the cluster's Services for clients and of
 	// its members, each ending in .<namespace>.svc. A renewed certificate is
 	// used without a restart; one that cannot be used is reported as
-	// Stalled, and the last good one stays. Default: the members' own
-	// certificate.
+	// Stalled, and the last good one stays. MySQL refuses it: it shows clients
+	// the members' own certificate. Default: the members' own certificate.
 	// +optional
 	CertificateSecretRef *SecretReference `json:"certificateSecretRef,omitempty"`
 

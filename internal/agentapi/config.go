@@ -23,7 +23,7 @@ type ClusterConfig struct {
 	// Parameters are the engine's settings by name, as the user declared them.
 	Parameters map[string]string `json:"parameters,omitempty"`
 	// SystemIdentifier is the one that status and volumes record: while it is
-	// set, an empty data directory is never initialised as a new database.
+	// set, an empty data directory is never initialized as a new database.
 	SystemIdentifier string `json:"systemIdentifier,omitempty"`
 	// Fresh says that the cluster has nothing from before its object: no
 	// recorded system identifier, and no volume that is older. A Lease that an earlier cluster of the name

@@ -226,7 +226,7 @@ func TestStoreOfAFileThatIsShort(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if _, err := a.StoreFile(ctx, strings.NewReader("content"), f); !errors.Is(err, context.Canceled) {
-		t.Errorf("cancelled: %v", err)
+		t.Errorf("canceled: %v", err)
 	}
 	if files, err := a.ListFiles(t.Context()); err != nil || len(files) != 0 {
 		t.Errorf("%+v, %v", files, err)

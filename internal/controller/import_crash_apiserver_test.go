@@ -37,14 +37,14 @@ func TestCrashWhileImporting(t *testing.T) {
 }
 
 // The same for every other N while an import that gets no answer is replaced by one from another
-// source, and while it is cancelled. The program that runs is slow to stop.
+// source, and while it is canceled. The program that runs is slow to stop.
 func TestCrashWhileAnImportIsReplaced(t *testing.T) {
 	for name, change := range map[string]struct {
 		source *v1alpha1.ImportSource
 		began  map[string]int
 	}{
 		"another source": {importOf("new"), map[string]int{"away": 1, "new": 1}},
-		"cancelled":      {nil, map[string]int{"away": 1}},
+		"canceled":      {nil, map[string]int{"away": 1}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

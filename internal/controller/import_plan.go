@@ -98,7 +98,7 @@ func planImport(s importObservation) importPlan {
 func (s importObservation) cancelImport(p *importPlan) {
 	if s.job != nil || s.report != nil || s.findRunningPod() != "" {
 		s.removeTry(p)
-		s.reportStopping(p, "spec.bootstrap.import was removed: the import is cancelled")
+		s.reportStopping(p, "spec.bootstrap.import was removed: the import is canceled")
 		return
 	}
 	p.status, p.mustRecord = nil, true

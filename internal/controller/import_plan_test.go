@@ -142,17 +142,17 @@ func TestPlanImport(t *testing.T) {
 		{"but not while its pods have time to stop", func(s *importObservation) {
 			s.job.DeletionTimestamp, s.pods = &metav1.Time{Time: s.now.Add(-time.Minute)}, nil
 		}, waits, "once the last one has stopped"},
-		{"nor is the import cancelled", func(s *importObservation) {
+		{"nor is the import canceled", func(s *importObservation) {
 			s.strand(2 * time.Minute)
 			s.how.Source, s.job.DeletionTimestamp = nil, &metav1.Time{Time: s.now}
 		}, "Stalled/Importing", "bring the node back"},
 		{"an end without a report is looked at again", func(s *importObservation) { s.ended(batchv1.JobComplete, time.Hour) }, "-orders-import " + waits, "without a result"},
 		{"a result is recorded, whatever became of the Job", func(s *importObservation) { s.report.result, s.job = result, nil }, "record " + waits, "complete"},
-		{"an import that is removed stops first", func(s *importObservation) { s.how.Source = nil }, "-orders-import " + waits, "cancelled"},
-		{"then its report goes", func(s *importObservation) { s.lose(); s.how.Source = nil }, "-orders-import " + waits, "cancelled"},
+		{"an import that is removed stops first", func(s *importObservation) { s.how.Source = nil }, "-orders-import " + waits, "canceled"},
+		{"then its report goes", func(s *importObservation) { s.lose(); s.how.Source = nil }, "-orders-import " + waits, "canceled"},
 		{"clients are kept out while a pod of it may write, whatever became of its Job", func(s *importObservation) {
 			s.how.Source, s.job, s.report = nil, nil, nil
-		}, waits, "cancelled"},
+		}, waits, "canceled"},
 		{"nor are they let in where it does not stop", func(s *importObservation) {
 			s.strand(2 * time.Minute)
 			s.how.Source, s.job, s.report = nil, nil, nil

@@ -39,7 +39,7 @@ func ownedMeta(s importObservation, name string) metav1.ObjectMeta {
 	return m
 }
 
-// An import that is cancelled right after its Job was made is not forgotten before that Job
+// An import that is canceled right after its Job was made is not forgotten before that Job
 // has gone.
 func TestCancelledImportReadsItsJobFromTheServer(t *testing.T) {
 	s := importing()

@@ -67,7 +67,7 @@ const (
 	remedyBucket      = "there is no such bucket or container: create it, or correct its name"
 	remedyRegion      = "the bucket is in another region: name it"
 	remedyClock       = "the clocks of the node and the store differ: set them"
-	remedyFull        = "there is no room left in it: make some, or keep fewer backups"
+	remedyFull        = "it has no disk space left: free some, or keep fewer backups"
 	remedyDisk        = "free some of the disk, or keep fewer backups there; a larger volume on it gains nothing"
 	remedyDown        = "the store does not serve requests: check that it is up; it is asked again by itself"
 	remedyNoServer    = "no server answers at this address: check its host and port, that the store is up, and which network policies apply"

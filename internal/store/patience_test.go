@@ -42,7 +42,7 @@ func TestPatienceLasts(t *testing.T) {
 	}
 }
 
-// A request that is never answered is cancelled, and made again.
+// A request that is never answered is canceled, and made again.
 func TestRequestsThatHang(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tries := 0

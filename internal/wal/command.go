@@ -84,7 +84,7 @@ func restoreCommand() *cobra.Command {
 	}
 	f := cmd.Flags()
 	f.StringVar(&from, "from", agentapi.RunDir+"/archive.json", "file that says where the archive is")
-	f.StringVar(&keys, "keys", agentapi.StoreDir, "directory with the keys of the store")
+	f.StringVar(&keys, "keys", agentapi.StoreDir, "directory with the credentials of the store")
 	f.StringVar(&socket, "socket", "", "where another process fetches it; the other flags are that process's then")
 	f.StringVar(&scratch, "scratch", agentapi.RunDir+"/wal", "directory for files that will be asked for next")
 	return cmd

@@ -56,7 +56,7 @@ func postgresLoad() []Panel {
 			Query{`sum by (pod) (rate(pg_stat_database_blks_hit{<member>}[$__rate_interval])) / (sum by (pod) (rate(pg_stat_database_blks_hit{<member>}[$__rate_interval])) + sum by (pod) (rate(pg_stat_database_blks_read{<member>}[$__rate_interval])))`, "{{pod}}"}),
 		chart("Temporary files", "Bps", "Bytes that were written to temporary files, since work_mem did not suffice.",
 			Query{`sum by (pod) (rate(pg_stat_database_temp_bytes{<member>}[$__rate_interval]))`, "{{pod}}"}),
-		chart("Deadlocks and conflicts", "short", "Deadlocks, and statements of replicas that were cancelled for what is replayed.",
+		chart("Deadlocks and conflicts", "short", "Deadlocks, and statements of replicas that were canceled for what is replayed.",
 			Query{`sum by (pod) (increase(pg_stat_database_deadlocks{<member>}[$__rate_interval]))`, "{{pod}} deadlocks"},
 			Query{`sum by (pod) (increase(pg_stat_database_conflicts{<member>}[$__rate_interval]))`, "{{pod}} conflicts"}).
 			withAlerts("HoldfastPostgresDeadlocks"),

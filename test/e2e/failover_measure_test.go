@@ -63,7 +63,7 @@ func measureFailovers(t *testing.T, runs int) {
 		}
 		return &newFailover(newUnwatched(t, failoverMembers, edits...)).trial
 	})
-	t.Log(formatMeasurements(measured, comparisons))
+	t.Log(formatMeasurements(measured, postgresTargets))
 }
 
 // measureEvents has each event happen so often, each event on a cluster of its own.

@@ -100,6 +100,10 @@ func placeObjects(t *testing.T, objects []*unstructured.Unstructured, namespace 
 	return nil
 }
 
+// neverSynced are examples that need what the local cluster does not have: this one an
+// object store and three members of 4 GiB. The API server's tests accept it.
+var neverSynced = []string{"postgrescluster-production.yaml"}
+
 // exampleFolders are the examples as a repository holds them, and what in it
 // can be applied: each file by itself, and each overlay.
 func exampleFolders(t *testing.T) (files map[string]string, folders []string) {
@@ -111,6 +115,7 @@ func exampleFolders(t *testing.T) (files map[string]string, folders []string) {
 	for name, content := range files {
 		folder, file := filepath.Split(name)
 		switch {
+		case folder == "examples/" && (filepath.Ext(file) != ".yaml" || slices.Contains(neverSynced, file)):
 		case folder == "examples/":
 			single := "single/" + strings.TrimSuffix(file, ".yaml")
 			files[single+"/"+file] = content

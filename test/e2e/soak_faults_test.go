@@ -108,7 +108,7 @@ func TestSoakFrozen(t *testing.T) {
 			f.runPart(t, period.String(), func(f *failover) { voterFrozen(f, period) })
 		}
 	})
-	t.Log(formatMeasurements(measured, comparisons))
+	t.Log(formatMeasurements(measured, postgresTargets))
 }
 
 // frozenPeriods are shorter and longer than the times of the Lease.

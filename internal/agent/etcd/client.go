@@ -52,7 +52,7 @@ func newLocal(certificates *statusserver.Certificates, o Options) *local {
 }
 
 // openClients returns clients with the current certificate; those with an older one
-// are cancelled.
+// are canceled.
 func (l *local) openClients() (*clientv3.Client, *http.Client, error) {
 	bundle, _ := l.certificates.Current()
 	if bundle == nil {

@@ -1,6 +1,6 @@
 // Package postgres is the process beside PostgreSQL. It decides from what is
 // on the volume, in the Lease and in the cluster's configuration whether to
-// initialise, copy, start or hold the database, looks after it while it runs,
+// initialize, copy, start or hold the database, looks after it while it runs,
 // and reports what it observes.
 //
 // What a start is decided from and to is in startplan. The parts of the agent are

@@ -247,7 +247,7 @@ func provokeSessions(t *testing.T, w *world, primary *run) {
 	time.Sleep(300 * time.Millisecond)
 	primary.exec(fmt.Sprintf("select pg_cancel_backend(%d)", pid))
 	if <-waited == nil {
-		t.Error("a statement was not cancelled")
+		t.Error("a statement was not canceled")
 	}
 	primary.exec(fmt.Sprintf("select pg_terminate_backend(%d)", pid))
 
@@ -307,7 +307,7 @@ func provokeReplica(t *testing.T, w *world, primary, replica *run, app *appSessi
 	go func() { conflict <- reader.try("select pg_sleep(30), '" + secretOf + "' from hot limit 1") }()
 	app.must("delete from hot", "vacuum hot")
 	if <-conflict == nil {
-		t.Error("replay cancelled no query")
+		t.Error("replay canceled no query")
 	}
 	replica.untilFound("RecoveryConflict", "ReplayWaits")
 	writer := w.session(1)

@@ -126,7 +126,7 @@ func (p *Peers) exchange(ctx context.Context, method, pod, path string, message 
 }
 
 // currentClient returns a client with the current certificate; connections made with
-// an older one are cancelled.
+// an older one are canceled.
 func (p *Peers) currentClient() (*http.Client, error) {
 	bundle, _ := p.certificates.Current()
 	if bundle == nil {

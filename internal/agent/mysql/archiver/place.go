@@ -51,7 +51,7 @@ type destination struct {
 func (d *destination) prepare(place Place) (secret store.Secret, closed bool, err error) {
 	secret, err = store.ReadSecret(d.credentialsDir)
 	if err != nil {
-		return nil, false, fmt.Errorf("read the keys of the store: %w", err)
+		return nil, false, fmt.Errorf("read the credentials of the store: %w", err)
 	}
 	if place.Secret != "" && len(secret) == 0 {
 		return nil, false, logarchive.Refuse("the Secret %s that backup.destination.credentialsSecretRef names is not there, or holds nothing: make it", place.Secret)

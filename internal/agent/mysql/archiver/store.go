@@ -36,7 +36,7 @@ func (r *run) begin(ctx context.Context, do func(context.Context) (func(*run, ti
 	}()
 }
 
-// cancelJob ends what is under way, and waits for that. What was done before it was cancelled
+// cancelJob ends what is under way, and waits for that. What was done before it was canceled
 // counts.
 func (r *run) cancelJob() {
 	if r.job == nil {

@@ -34,7 +34,7 @@ func (d *destination) openArchive(ctx context.Context, place Place) (*wal.Archiv
 	defer d.mu.Unlock()
 	secret, err := store.ReadSecret(d.credentialsDir)
 	if err != nil {
-		return nil, fmt.Errorf("read the keys of the store: %w", err)
+		return nil, fmt.Errorf("read the credentials of the store: %w", err)
 	}
 	if place.Secret != "" && len(secret) == 0 {
 		return nil, &wal.Refusal{Message: "the Secret " + place.Secret + " that backup.destination.credentialsSecretRef names is not there, or holds nothing: make it"}

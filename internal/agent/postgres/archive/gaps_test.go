@@ -13,7 +13,7 @@ import (
 	"github.com/holdfast-db/holdfast/internal/wal"
 )
 
-// holdUp lets requests for some segments hang until they are cancelled, or the
+// holdUp lets requests for some segments hang until they are canceled, or the
 // function it returns is called. With lands, the store takes them all the same.
 func (a *archiving) holdUp(lands bool, numbers ...uint64) (release func()) {
 	var released atomic.Bool

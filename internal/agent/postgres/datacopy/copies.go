@@ -84,7 +84,7 @@ func (c *Copies) InitializeData(ctx context.Context) error {
 	if err := os.RemoveAll(directory); err != nil {
 		return fmt.Errorf("remove an unfinished data directory: %w", err)
 	}
-	c.o.Log.Info("initialises the database system", "major", c.o.Programs.Major)
+	c.o.Log.Info("initializes the database system", "major", c.o.Programs.Major)
 	if _, err := c.o.Programs.Run(ctx, "initdb", initdbArgs(directory, c.o.Programs.Major)...); err != nil {
 		return err
 	}

@@ -102,7 +102,7 @@ var queries = []Query{
 			metricfamily.NewCounter("pg_stat_database_tup_inserted", "Rows inserted.", "datname"),
 			metricfamily.NewCounter("pg_stat_database_tup_updated", "Rows updated.", "datname"),
 			metricfamily.NewCounter("pg_stat_database_tup_deleted", "Rows deleted.", "datname"),
-			metricfamily.NewCounter("pg_stat_database_conflicts", "Statements of a replica that were cancelled for what it replays.", "datname"),
+			metricfamily.NewCounter("pg_stat_database_conflicts", "Statements of a replica that were canceled for what it replays.", "datname"),
 			metricfamily.NewCounter("pg_stat_database_temp_files", "Temporary files.", "datname"),
 			metricfamily.NewCounter("pg_stat_database_temp_bytes", "Bytes written to temporary files.", "datname"),
 			metricfamily.NewCounter("pg_stat_database_deadlocks", "Deadlocks.", "datname"),

@@ -4,7 +4,9 @@ import (
 	"flag"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -42,6 +44,35 @@ func TestSettingsGolden(t *testing.T) {
 	archives.Archive = ArchiveCommand("/opt/holdfast/holdfast", "/run/holdfast/archive.sock")
 	golden(t, "archives.conf", RenderSettings(ComputeSettings(archives)))
 	golden(t, "access.conf", RenderHBA()+"\n"+RenderIdent("postgres", agentapi.MemberName))
+}
+
+// The page on PostgresClusters lists every default that is not PostgreSQL's own, with its
+// value where that is a number or a switch.
+func TestPageListsDefaultSettings(t *testing.T) {
+	const page = "../../../../docs/reference/postgrescluster.md"
+	text, err := os.ReadFile(page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, after, _ := strings.Cut(string(text), "\n| setting | default |\n")
+	table, _, _ := strings.Cut(after, "\n\n")
+	small := defaultSettings(Input{Major: 17, VolumeSize: gibibyte})
+	large := defaultSettings(Input{Major: 17, VolumeSize: 100 * gibibyte, Resources: Resources{MemoryRequest: 64 * gibibyte, CPU: 32000}})
+	plain := regexp.MustCompile(`^(on|off|[0-9.]+)$`)
+	for name, value := range small {
+		var row string
+		for line := range strings.Lines(table) {
+			if names, _, _ := strings.Cut(strings.TrimPrefix(line, "| "), " | "); strings.Contains(names, "`"+name+"`") {
+				row = line
+			}
+		}
+		switch {
+		case row == "":
+			t.Errorf("%s: the table of defaults has no row for %s, which is %s", page, name, value)
+		case value == large[name] && plain.MatchString(value) && !regexp.MustCompile(`\b`+regexp.QuoteMeta(value)+`\b`).MatchString(row):
+			t.Errorf("%s: %s is %s by default, which its row does not say: %s", page, name, value, row)
+		}
+	}
 }
 
 // What is said to follow the memory request is what follows it.

@@ -119,7 +119,7 @@ const (
 	ActWait Action = iota
 	// ActHold holds the data, for a person.
 	ActHold
-	// ActBootstrap initialises the database system.
+	// ActBootstrap initializes the database system.
 	ActBootstrap
 	// ActRecord makes the first record of the Lease.
 	ActRecord

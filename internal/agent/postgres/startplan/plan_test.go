@@ -39,13 +39,13 @@ func TestPlanBootstrapMember(t *testing.T) {
 		facts Observation
 		want  verdict
 	}{
-		{"the empty volume of a cluster that is not bootstrapped is initialised", Observation{Config: fresh, Lease: at(LeaseMissing, "")}, verdict{Action: ActBootstrap}},
+		{"the empty volume of a cluster that is not bootstrapped is initialized", Observation{Config: fresh, Lease: at(LeaseMissing, "")}, verdict{Action: ActBootstrap}},
 		{"a Lease that an earlier cluster left behind forbids no bootstrap", Observation{Config: fresh, Lease: at(LeaseLeftBehind, "")}, verdict{Action: ActBootstrap}},
-		{"nothing is initialised while the Lease cannot be read", Observation{Config: fresh}, verdict{Action: ActWait}},
-		{"nothing is initialised while the configuration is unknown", Observation{Lease: at(LeaseMissing, "")}, verdict{Action: ActWait}},
-		{"nothing is initialised beside the Lease of an earlier version", Observation{Config: fresh, Lease: at(LeaseEarlierFree, "")}, verdict{Action: ActWait}},
-		{"nothing is initialised while the Lease has a record", Observation{Config: fresh, Lease: at(LeaseRecorded, "")}, verdict{Action: ActWait}},
-		{"a volume that was in an election is not initialised", Observation{Config: fresh, Lease: Lease{State: LeaseMissing, Led: true}}, verdict{Action: ActWait}},
+		{"nothing is initialized while the Lease cannot be read", Observation{Config: fresh}, verdict{Action: ActWait}},
+		{"nothing is initialized while the configuration is unknown", Observation{Lease: at(LeaseMissing, "")}, verdict{Action: ActWait}},
+		{"nothing is initialized beside the Lease of an earlier version", Observation{Config: fresh, Lease: at(LeaseEarlierFree, "")}, verdict{Action: ActWait}},
+		{"nothing is initialized while the Lease has a record", Observation{Config: fresh, Lease: at(LeaseRecorded, "")}, verdict{Action: ActWait}},
+		{"a volume that was in an election is not initialized", Observation{Config: fresh, Lease: Lease{State: LeaseMissing, Led: true}}, verdict{Action: ActWait}},
 		{"the Lease's record forbids a second bootstrap", Observation{Config: fresh, Lease: at(LeaseRecorded, ours)}, verdict{Action: ActWait}},
 		{"the only member without its data is held", Observation{Alone: true, Config: fresh, Lease: at(LeaseRecorded, ours)}, verdict{ActHold, agentapi.HoldDataMissing}},
 		{"no member with data is there any more", Observation{NoData: true, Config: Config{Known: true, SystemIdentifier: ours}, Lease: at(LeaseMissing, "")}, verdict{ActHold, agentapi.HoldDataMissing}},
