@@ -36,7 +36,7 @@ type agentHold struct {
 const agentHoldLimit = 2 * time.Minute
 
 // findAgentHold finds who set another image for agents than was applied, or than a request asks
-// for. What admission makes of the image is held by nobody else.
+// for. What admission makes of the image has no other holder.
 func (view *View) findAgentHold() agentHold {
 	own := view.Observed.Settings.AgentImage
 	if view.Observed.StatefulSet == nil || view.declaredAgent() == own || view.appliedAgent() != own && !view.isUpdatingAgents() {
