@@ -3,16 +3,20 @@
 package controller_test
 
 import (
+	"context"
 	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/fluxcd/pkg/apis/meta"
+	"github.com/fluxcd/pkg/runtime/conditions"
 	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -112,6 +116,67 @@ func upgradeOfTheOperator(t *testing.T, w *world) {
 		}
 	}
 	w.declaredAgent(c, next)
+}
+
+// Another client sets the agents' image back each time that it is applied. The request to update
+// them is not done, status lists who is behind, and once the other client stops, it goes on.
+func TestAgentsAreNotUpdatedWhileAnotherClientSetsThemBack(t *testing.T) {
+	t.Parallel()
+	const before, next = agentImage, "holdfast:next"
+	w := newWorld(t, postgresKind)
+	c := w.cluster("orders", w.kind.several)
+	w.create(c)
+	o := w.operate(0)
+	w.awaitReady(c)
+	o.stop()
+
+	rollbacker := w.As(t, "rollbacker")
+	ctx, stop := context.WithCancel(t.Context())
+	stopped := make(chan struct{})
+	go func() {
+		defer close(stopped)
+		for ; ctx.Err() == nil; time.Sleep(10 * time.Millisecond) {
+			set := &appsv1.StatefulSet{}
+			if rollbacker.Get(ctx, types.NamespacedName{Namespace: w.Namespace, Name: "orders"}, set) != nil {
+				continue
+			}
+			if i := slices.IndexFunc(set.Spec.Template.Spec.InitContainers, func(c corev1.Container) bool { return c.Name == objects.InstallerName && c.Image != before }); i >= 0 {
+				set.Spec.Template.Spec.InitContainers[i].Image = before
+				if err := rollbacker.Update(ctx, set); client.IgnoreNotFound(err) != nil && !apierrors.IsConflict(err) && ctx.Err() == nil {
+					t.Error(err)
+				}
+			}
+		}
+	}()
+	t.Cleanup(func() { stop(); <-stopped })
+
+	w.agent = next
+	w.operate(0)
+	edit(w, c, func(c v1alpha1.Cluster) { c.SetAnnotations(map[string]string{v1alpha1.AnnotationUpdateAgents: "now"}) })
+	request := func(c v1alpha1.Cluster) string {
+		for _, r := range c.CommonStatus().Requests {
+			if r.Type == "update-agents" && r.ID == "now" {
+				return r.Result
+			}
+		}
+		return "not recorded"
+	}
+	await(w, c, "it is contested, and members are behind", func(c v1alpha1.Cluster) bool {
+		if strings.HasPrefix(request(c), "done") {
+			t.Fatalf("the request is %s; the agents are of %v", request(c), w.agentImages(c))
+		}
+		agent := c.CommonStatus().Agent
+		return conditions.GetReason(c, v1alpha1.ConditionSynced) == v1alpha1.ReasonContested && request(c) == "" && agent != nil && len(agent.Outdated) > 0 && agent.Available == next
+	})
+	if said := conditions.GetMessage(c, v1alpha1.ConditionSynced); !strings.Contains(said, "rollbacker") {
+		t.Errorf("the other client is not named: %s", said)
+	}
+	stop()
+	<-stopped
+	await(w, c, "the request is done", func(c v1alpha1.Cluster) bool { return strings.HasPrefix(request(c), "done") })
+	if images := w.agentImages(c); !slices.Equal(images, []string{next}) {
+		t.Errorf("after the request the agents are of %v", images)
+	}
 }
 
 // podNames of so many members.

@@ -3,11 +3,14 @@ package backup
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
+	"net/http"
 	"slices"
 	"time"
 
 	"github.com/fluxcd/pkg/runtime/conditions"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -66,6 +69,44 @@ func listByTurn(ctx context.Context, reader client.Reader, turn string) ([]v1alp
 	return list.Items, nil
 }
 
+// listQueued lists the queued backups that hold a place in the queue. One whose last pass
+// failed holds none: it keeps no other from its turn, is tried again at growing intervals, and
+// takes its turn when a pass of it finds that fewer are made than may be.
+func (r *Reconciler) listQueued(ctx context.Context) ([]v1alpha1.Backup, error) {
+	queued, err := listByTurn(ctx, r.Client, turnQueued)
+	return slices.DeleteFunc(queued, r.hasFailedPass), err
+}
+
+// hasFailedPass says whether the last pass of a backup failed.
+func (r *Reconciler) hasFailedPass(b v1alpha1.Backup) bool {
+	uid, failed := r.failed.Load(types.NamespacedName{Namespace: b.Namespace, Name: b.Name})
+	return failed && uid == b.UID
+}
+
+// recordPass remembers whether a pass of a backup failed. Where that gives up a place in the
+// queue, the next ones are enqueued.
+func (r *Reconciler) recordPass(ctx context.Context, b *v1alpha1.Backup, err error) {
+	name := client.ObjectKeyFromObject(b)
+	if err == nil {
+		r.failed.Delete(name)
+		return
+	}
+	if before, _ := r.failed.Swap(name, b.UID); before != b.UID && r.queue != nil && isQueued(b) {
+		r.enqueueNext(ctx, r.queue)
+	}
+}
+
+// mayBeWritten says whether a write was done, or may have been: the API server refused it
+// only where it says so.
+func mayBeWritten(err error) bool {
+	var answer apierrors.APIStatus
+	if !errors.As(err, &answer) {
+		return true // no error, or no answer
+	}
+	code := answer.Status().Code
+	return code < http.StatusBadRequest || code >= http.StatusInternalServerError
+}
+
 // observeTurn finds whether a backup waits since as many of other clusters are
 // made as may be at the same time. One that an upgrade waits for does not.
 func (r *Reconciler) observeTurn(ctx context.Context, s *observation) error {
@@ -84,7 +125,7 @@ func (r *Reconciler) observeTurn(ctx context.Context, s *observation) error {
 	addMade(taken, s.backup.UID, made, s.now)
 	free := r.Concurrent - len(taken)
 	if free > 0 { // else the queue, which may be long, does not matter
-		queued, err := listByTurn(ctx, r.Client, turnQueued)
+		queued, err := r.listQueued(ctx)
 		if err != nil {
 			return err
 		}
@@ -150,7 +191,7 @@ func (r *Reconciler) enqueueNext(ctx context.Context, queue workqueue.TypedRateL
 	if err != nil {
 		return // each looks again by itself
 	}
-	queued, err := listByTurn(ctx, r.Client, turnQueued)
+	queued, err := r.listQueued(ctx)
 	if err != nil {
 		return
 	}

@@ -1,22 +1,31 @@
 package backup
 
 import (
+	"context"
+	"errors"
 	"slices"
 	"testing"
 	"time"
 
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
 	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
 	"github.com/holdfast-db/holdfast/internal/backups/backupstest"
+	"github.com/holdfast-db/holdfast/internal/engine"
 )
 
 // saying is a backup of another cluster, made so long ago, that says something.
@@ -35,8 +44,10 @@ func saying(name string, ago time.Duration, begun bool, conditionType, reason st
 func reconcilerOf(t *testing.T, concurrent int, all ...v1alpha1.Backup) *Reconciler {
 	t.Helper()
 	scheme := runtime.NewScheme()
-	if err := v1alpha1.AddToScheme(scheme); err != nil {
-		t.Fatal(err)
+	for _, add := range []func(*runtime.Scheme) error{v1alpha1.AddToScheme, batchv1.AddToScheme, corev1.AddToScheme, rbacv1.AddToScheme} {
+		if err := add(scheme); err != nil {
+			t.Fatal(err)
+		}
 	}
 	c := fake.NewClientBuilder().WithScheme(scheme).WithIndex(&v1alpha1.Backup{}, indexTurn, indexByTurn)
 	for i := range all {
@@ -225,6 +236,144 @@ func TestPausedBackupTakesItsTurnAgain(t *testing.T) {
 		s := observation{backup: &paused, now: backupstest.Noon}
 		if err := reconcilerOf(t, concurrent, copying, paused).observeTurn(t.Context(), &s); err != nil || (s.most > 0) != waits {
 			t.Errorf("with %d: %d, %v", concurrent, s.most, err)
+		}
+	}
+}
+
+// copiesOf finds one cluster by any name.
+type copiesOf struct{ cluster v1alpha1.Cluster }
+
+func (c copiesOf) Find(context.Context, types.NamespacedName) (v1alpha1.Cluster, error) {
+	return c.cluster, nil
+}
+
+func (c copiesOf) Copying(context.Context, types.NamespacedName) (v1alpha1.Cluster, engine.CopyPlan, error) {
+	return c.cluster, engine.CopyPlan{Sources: []engine.Source{{}}}, nil
+}
+
+// A queued backup whose passes fail when its turn comes gives its place to the next ones, which
+// are woken, and takes its turn when a pass of it succeeds: as many are made as may be, in order.
+func TestFailingBackupGivesItsPlaceToTheNext(t *testing.T) {
+	queued := func(name string, ago time.Duration) v1alpha1.Backup {
+		b := saying(name, ago, false, v1alpha1.ConditionReconciling, v1alpha1.ReasonQueued)
+		b.Spec.ClusterRef.Kind = "EtcdCluster"
+		return b
+	}
+	failing, second, third := queued("failing", 3*time.Minute), queued("second", 2*time.Minute), queued("third", time.Minute)
+	r := reconcilerOf(t, 1, third, failing, second)
+	queue := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
+	r.queue = queue
+	c := backupstest.Scheduled()
+	c.Spec.Backup.Destination = &v1alpha1.BackupDestination{URL: "s3://acme", CredentialsSecretRef: &v1alpha1.SecretReference{Name: "keys"}}
+	r.Kinds = map[string]Copies{"EtcdCluster": copiesOf{c}}
+	broken := errors.New("the API server does not answer")
+	r.Live = interceptor.NewClient(r.Client.(client.WithWatch), interceptor.Funcs{
+		Get: func(context.Context, client.WithWatch, client.ObjectKey, client.Object, ...client.GetOption) error {
+			return broken
+		},
+	})
+	waits := func(b v1alpha1.Backup) bool {
+		t.Helper()
+		s := observation{backup: &b, now: backupstest.Noon}
+		if err := r.observeTurn(t.Context(), &s); err != nil {
+			t.Fatal(err)
+		}
+		return s.most > 0
+	}
+	woken := func() (names []string) {
+		for queue.Len() > 0 {
+			next, _ := queue.Get()
+			names = append(names, next.Name)
+			queue.Done(next)
+		}
+		return names
+	}
+	reconcileFailing := func() error {
+		_, err := r.Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&failing)})
+		return err
+	}
+	if !waits(second) || waits(failing) {
+		t.Fatal("the oldest does not come first")
+	}
+	if err := reconcileFailing(); !errors.Is(err, broken) {
+		t.Fatalf("the pass fails with %v", err)
+	}
+	if waits(second) || !waits(third) || waits(failing) {
+		t.Errorf("after it failed: second waits %t, third %t, the failing one %t", waits(second), waits(third), waits(failing))
+	}
+	if got := woken(); !slices.Equal(got, []string{"second"}) {
+		t.Errorf("woken are %q", got)
+	}
+	if err := reconcileFailing(); !errors.Is(err, broken) || woken() != nil {
+		t.Errorf("the next failure, %v, wakes others again", err)
+	}
+	r.enqueueNext(t.Context(), queue) // as the end of another one does
+	if got := woken(); !slices.Equal(got, []string{"second"}) {
+		t.Errorf("the end of another backup wakes %q", got)
+	}
+	r.rememberBegun(&second)
+	if !waits(failing) || !waits(third) {
+		t.Error("more are made than may be")
+	}
+	delete(r.begun, client.ObjectKeyFromObject(&second))
+	r.recordPass(t.Context(), &failing, nil)
+	if !waits(second) || waits(failing) {
+		t.Error("it works again, and has not its place")
+	}
+	again := failing
+	again.UID = "again"
+	r.recordPass(t.Context(), &again, broken)
+	if !waits(second) {
+		t.Error("the failure of one that had this name counts")
+	}
+	if err := r.Client.Delete(t.Context(), &failing, client.GracePeriodSeconds(0)); err != nil {
+		t.Fatal(err)
+	}
+	if _, known := r.failed.Load(client.ObjectKeyFromObject(&failing)); !known {
+		t.Fatal("the failure is not remembered")
+	}
+	r.Applier = &forgetting{}
+	if err := reconcileFailing(); err != nil {
+		t.Fatal(err)
+	}
+	if _, known := r.failed.Load(client.ObjectKeyFromObject(&failing)); known {
+		t.Error("a failure is remembered of a Backup that is gone")
+	}
+}
+
+// A backup counts as begun also where it is not known whether its place was recorded: others take
+// the places of one whose pass failed, and no more are made than may be.
+func TestBackupWithoutAnAnswerCountsAsBegun(t *testing.T) {
+	backups := schema.GroupResource{Group: v1alpha1.GroupVersion.Group, Resource: "backups"}
+	for _, c := range []struct {
+		name  string
+		err   error
+		waits bool
+	}{
+		{"no answer", context.DeadlineExceeded, true},
+		{"the API server's store was late", apierrors.NewTimeoutError("etcdserver: request timed out", 1), true},
+		{"the API server failed", apierrors.NewInternalError(errors.New("etcdserver: leader changed")), true},
+		{"it is not allowed", apierrors.NewForbidden(backups, "failing", errors.New("RBAC")), false},
+		{"the API server is busy", apierrors.NewTooManyRequests("later", 1), false},
+		{"the cache is behind", apierrors.NewConflict(backups, "failing", errors.New("changed")), false},
+	} {
+		failing := saying("failing", 2*time.Minute, false, v1alpha1.ConditionReconciling, v1alpha1.ReasonQueued)
+		next := saying("next", time.Minute, false, v1alpha1.ConditionReconciling, v1alpha1.ReasonQueued)
+		r := reconcilerOf(t, 1, failing, next)
+		r.Client = interceptor.NewClient(r.Client.(client.WithWatch), interceptor.Funcs{
+			SubResourcePatch: func(context.Context, client.Client, string, client.Object, client.Patch, ...client.SubResourcePatchOption) error {
+				return c.err
+			},
+		})
+		p := plan{status: *failing.Status.DeepCopy()}
+		p.status.Location = &v1alpha1.BackupLocation{URL: "s3://acme"}
+		if err := r.writeStatus(t.Context(), &failing, &p); !errors.Is(err, c.err) {
+			t.Fatalf("%s: %v", c.name, err)
+		}
+		r.recordPass(t.Context(), &failing, c.err)
+		s := observation{backup: &next, now: backupstest.Noon}
+		if err := r.observeTurn(t.Context(), &s); err != nil || (s.most > 0) != c.waits {
+			t.Errorf("%s: %d, %v", c.name, s.most, err)
 		}
 	}
 }

@@ -23,6 +23,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
+	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
@@ -33,6 +34,7 @@ import (
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
 	"github.com/holdfast-db/holdfast/internal/apply"
@@ -81,6 +83,10 @@ type Reconciler struct {
 	// begun are the backups that were begun and that the cache may not show so yet. Only
 	// passes read and change it, which come one after the other.
 	begun map[types.NamespacedName]begunBackup
+	// failed are the UIDs of Backups by name whose last pass failed.
+	failed sync.Map
+	// queue of the passes; nil while no number limits the backups.
+	queue workqueue.TypedRateLimitingInterface[reconcile.Request]
 }
 
 // begunBackup is one whose place this process recorded at a time.
@@ -115,7 +121,11 @@ func (r *Reconciler) Setup(mgr ctrl.Manager, clusters map[string]client.Object) 
 	}
 	b = b.Watches(&corev1.PersistentVolumeClaim{}, handler.EnqueueRequestsFromMapFunc(mapVolumeToBackups(r.Client)), builder.WithPredicates(comesOrGoes()))
 	if r.Concurrent > 0 {
-		b = b.Watches(&v1alpha1.Backup{}, r.followTurns())
+		b = b.Watches(&v1alpha1.Backup{}, r.followTurns()).WatchesRawSource(source.Func(
+			func(_ context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
+				r.queue = queue // before the first pass
+				return nil
+			}))
 	}
 	for kind, obj := range clusters {
 		b = b.Watches(obj, handler.EnqueueRequestsFromMapFunc(mapToOpenBackups(r.Client, kind)))
@@ -180,19 +190,27 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		if uid, known := r.known.LoadAndDelete(req.NamespacedName); known && apierrors.IsNotFound(err) {
 			r.Applier.Forget(uid.(types.UID))
 		}
+		r.failed.Delete(req.NamespacedName)
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
 	r.known.Store(req.NamespacedName, b.UID)
+	recheck, err := r.reconcileBackup(ctx, b)
+	r.recordPass(ctx, b, err)
+	return ctrl.Result{RequeueAfter: recheck}, err
+}
+
+// reconcileBackup is one pass of a Backup that is there. It says when to look again.
+func (r *Reconciler) reconcileBackup(ctx context.Context, b *v1alpha1.Backup) (recheck time.Duration, err error) {
 	seen, err := r.observeBackup(ctx, b)
 	if err != nil {
-		return ctrl.Result{}, fmt.Errorf("observe: %w", err)
+		return 0, fmt.Errorf("observe: %w", err)
 	}
 	p := planBackup(seen)
 	err = r.executePlan(ctx, b, &p)
 	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
-		return ctrl.Result{RequeueAfter: requeue.AfterStep}, nil // the cache is behind
+		return requeue.AfterStep, nil // the cache is behind
 	}
-	return ctrl.Result{RequeueAfter: p.recheck}, err
+	return p.recheck, err
 }
 
 // executePlan does what was planned, in an order that survives a death at any point: the
@@ -355,11 +373,11 @@ func (r *Reconciler) writeStatus(ctx context.Context, b *v1alpha1.Backup, p *pla
 	}
 	answer := &v1alpha1.Backup{ObjectMeta: metav1.ObjectMeta{Namespace: b.Namespace, Name: b.Name}}
 	err = r.Client.Status().Patch(ctx, answer, client.RawPatch(types.ApplyPatchType, body), client.FieldOwner(v1alpha1.FieldManager), client.ForceOwnership)
+	if before.Location == nil && p.status.Location != nil && r.Concurrent > 0 && mayBeWritten(err) {
+		r.rememberBegun(b) // also without an answer: others that took its place would be too many
+	}
 	if err != nil {
 		return err
-	}
-	if before.Location == nil && p.status.Location != nil && r.Concurrent > 0 {
-		r.rememberBegun(b)
 	}
 	r.announceStall(b, before.Conditions, p)
 	run := b.Status.Run

@@ -22,8 +22,9 @@ var defaultQuota = resource.MustParse("2Gi")
 
 // planDesired is what the objects should be made from. Where the spec cannot be
 // followed, what is there stays, and a Stalled fact says which field to correct.
+// Quota is that of the configuration that members have, 0 for none.
 // The second result says whether volumes and pods may be written at all.
-func planDesired(c *v1alpha1.EtcdCluster, view *memberset.View, v versions, g group, r recovery, before precaution) (objects.Desired, bool, []condition.Fact) {
+func planDesired(c *v1alpha1.EtcdCluster, view *memberset.View, v versions, g group, r recovery, before precaution, quota int64) (objects.Desired, bool, []condition.Fact) {
 	d, settings := memberset.PlanDesired(view), view.Observed.Settings
 	var facts []condition.Fact
 	memberset.FollowPatch(view, &d, specImage(c, settings), v.firstImage(c, settings))
@@ -36,7 +37,7 @@ func planDesired(c *v1alpha1.EtcdCluster, view *memberset.View, v versions, g gr
 	}
 	d.Count = countMembers(view.Membership, g)
 	writable, faults := memberset.DesireVolumes(view, &d)
-	d.Config = clusterConfig(c, d, g, r)
+	d.Config = clusterConfig(c, d, g, r, quota)
 	return d, writable, slices.Concat(facts, before.facts, faults)
 }
 
@@ -60,42 +61,60 @@ func declaredQuota(c *v1alpha1.EtcdCluster) map[string]string {
 	return map[string]string{"quota": c.Spec.Quota.String()}
 }
 
-// clusterConfig is the configuration of the members.
-func clusterConfig(c *v1alpha1.EtcdCluster, d objects.Desired, g group, r recovery) []byte {
+// clusterConfig is the configuration of the members; quota is that of the one that they have.
+func clusterConfig(c *v1alpha1.EtcdCluster, d objects.Desired, g group, r recovery, quota int64) []byte {
 	s := membersOf(c)
 	config := memberset.BaseConfig(s, d)
 	config.Parameters = c.Spec.Parameters
-	config.DataLimit = dataQuota(c, d)
+	config.DataLimit = dataQuota(c, d, quota)
 	config.JoinGrants = joinGrants(s, d, g)
 	config.Recovery = r.request
 	return memberset.RenderConfig(config)
 }
 
-// dataQuota in bytes. The smallest of the members' volumes limits it, whatever is declared: one
-// that cannot grow has space for less, and one that cannot shrink for as much as before.
-// What volumes grew to by themselves changes nothing, for that would take a restart.
-func dataQuota(c *v1alpha1.EtcdCluster, d objects.Desired) int64 {
+// dataQuota in bytes; inForce is that of the members' configuration, 0 for none. The smallest of
+// the members' volumes limits it, whatever is declared: one that cannot grow has space for less,
+// and one that cannot shrink for as much as before. What volumes grew to by themselves changes
+// nothing, for that would take a restart.
+func dataQuota(c *v1alpha1.EtcdCluster, d objects.Desired, inForce int64) int64 {
 	if c.Spec.Quota != nil {
 		return c.Spec.Quota.Value()
 	}
-	return min(defaultQuota.Value(), quotaVolume(c.Spec.Storage, d)/5*2)
+	by, next := quotaVolume(c.Spec.Storage, d)
+	if inForce >= shareOf(next) {
+		// A volume that was as large cannot shrink, and data may need all of it.
+		return shareOf(next)
+	}
+	return shareOf(by)
 }
 
-// quotaVolume is the size in bytes that the quota is a share of.
-func quotaVolume(storage v1alpha1.StorageSpec, d objects.Desired) int64 {
-	size, smallest := storage.Size.Value(), int64(math.MaxInt64)
+// shareOf a volume that data may take, in bytes.
+func shareOf(volume int64) int64 { return min(defaultQuota.Value(), volume/5*2) }
+
+// quotaVolume is the size in bytes that the quota is a share of, and the one that it will be a
+// share of once volumes have grown, or a declared size that is less than theirs is corrected. A
+// change that is refused restarts no member, and space that is not there yet takes no data.
+func quotaVolume(storage v1alpha1.StorageSpec, d objects.Desired) (by, next int64) {
+	made := max(storage.Size.Value(), d.Template.Size.Value())
+	by, next = math.MaxInt64, math.MaxInt64
 	for _, v := range d.Volumes {
-		if v.Member {
-			smallest = min(smallest, v.Size.Value())
+		if !v.Member {
+			continue
+		}
+		by, next = min(by, v.Size.Value()), min(next, v.Size.Value())
+		if !v.Capacity.IsZero() {
+			by = min(by, v.Capacity.Value())
 		}
 	}
 	switch {
-	case smallest == math.MaxInt64:
-		return size
-	case storage.AutoGrow == nil:
-		return smallest
+	case next == math.MaxInt64:
+		return storage.Size.Value(), storage.Size.Value()
+	case storage.AutoGrow != nil:
+		return min(by, made), min(next, made)
+	case storage.Size.Value() < next: // refused
+		by = min(by, made)
 	}
-	return min(max(size, d.Template.Size.Value()), smallest)
+	return by, next
 }
 
 // joinGrants admit pods with empty volumes: the seed until there is a cluster, and

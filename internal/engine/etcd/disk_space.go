@@ -140,7 +140,7 @@ func (j *judgement) judgeSpace() {
 
 // quotaMessage says what does not work while the quota is used up, and what helps.
 func (j *judgement) quotaMessage() string {
-	found := fmt.Sprintf("etcd refuses writes (NOSPACE): the data fills its quota of %s", resource.NewQuantity(dataQuota(j.c, j.Desired)>>20<<20, resource.BinarySI))
+	found := fmt.Sprintf("etcd refuses writes (NOSPACE): the data fills its quota of %s", resource.NewQuantity(dataQuota(j.c, j.Desired, j.o.Quota)>>20<<20, resource.BinarySI))
 	const remedy = "delete keys, or set spec.quota to more, and spec.storage.size to twice as much at least"
 	if j.inVain() {
 		return found + ", also after the history of keys was compacted and members were defragmented: " + remedy

@@ -4,13 +4,18 @@ package etcd
 
 import (
 	"context"
+	"encoding/json"
 	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
+	ctrlclient "sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
+	"github.com/holdfast-db/holdfast/internal/agentapi"
+	"github.com/holdfast-db/holdfast/internal/agentapi/etcdapi"
 	"github.com/holdfast-db/holdfast/internal/agentclient"
 	"github.com/holdfast-db/holdfast/internal/engine"
 	"github.com/holdfast-db/holdfast/internal/engine/memberset"
@@ -67,6 +72,8 @@ type Observation struct {
 	// Precaution is the backup that is made before an upgrade that is asked for;
 	// nil while there is none.
 	Precaution *v1alpha1.Backup
+	// Quota in bytes of the configuration that members have; 0 while there is none.
+	Quota int64
 }
 
 // Observe implements engine.Engine.
@@ -76,7 +83,32 @@ func (e *Engine) Observe(ctx context.Context, c *v1alpha1.EtcdCluster) (Observat
 		return Observation{}, err
 	}
 	before, err := e.observePrecaution(ctx, c)
-	return Observation{Observation: observed, Tried: e.attempts.listAttempts(membersOf(c).Key()), Precaution: before}, err
+	if err != nil {
+		return Observation{}, err
+	}
+	quota, err := e.observeQuota(ctx, c)
+	return Observation{Observation: observed, Tried: e.attempts.listAttempts(membersOf(c).Key()), Precaution: before, Quota: quota}, err
+}
+
+// observeQuota reads the quota of the configuration that members have. What is no configuration
+// has none.
+func (e *Engine) observeQuota(ctx context.Context, c *v1alpha1.EtcdCluster) (int64, error) {
+	if c.Spec.Quota != nil {
+		return 0, nil // it is as declared
+	}
+	s, found := membersOf(c), &corev1.ConfigMap{}
+	err := e.Reader.Get(ctx, types.NamespacedName{Namespace: s.Key().Namespace, Name: s.Named(objects.SuffixConfig)}, found, ctrlclient.UnsafeDisableDeepCopy)
+	if apierrors.IsForbidden(err) {
+		return 0, nil // who plans with a person's rights may not read it
+	}
+	if err != nil {
+		return 0, ctrlclient.IgnoreNotFound(err)
+	}
+	var config etcdapi.GroupConfig
+	if json.Unmarshal([]byte(found.Data[agentapi.ConfigKey]), &config) != nil {
+		return 0, nil
+	}
+	return config.DataLimit, nil
 }
 
 // Forget drops what is remembered of a cluster that is gone.

@@ -42,7 +42,7 @@ func planCluster(c *v1alpha1.EtcdCluster, o Observation, now time.Time) engine.P
 	view := memberset.NewView(membersOf(c), o.Observation, now)
 	v, g := readVersions(c, &view), groupOf(c, o, view.Membership)
 	r, before := recoveryOf(c, o, g), precautionOf(c, o, v, now)
-	d, writable, stalls := planDesired(c, &view, v, g, r, before)
+	d, writable, stalls := planDesired(c, &view, v, g, r, before, o.Quota)
 	view.SetDesired(&d)
 	j := judgement{c: c, o: o, v: v, g: g, r: r, run: runOf(c, now), now: now, Judgement: memberset.NewJudgement(view, stalls)}
 	for n := range d.Count {

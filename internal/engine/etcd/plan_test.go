@@ -1,13 +1,17 @@
 package etcd
 
 import (
+	"encoding/json"
 	"fmt"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	appsv1ac "k8s.io/client-go/applyconfigurations/apps/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
 	"github.com/holdfast-db/holdfast/internal/agentapi"
@@ -434,19 +438,32 @@ func TestQuota(t *testing.T) {
 		name           string
 		declared, made int64
 		volumes        []int64
-		autoGrow       bool
-		want           int64
+		// capacity of each volume; as large as the volume where it is 0.
+		capacity int64
+		autoGrow bool
+		// inForce is the volume of whose share members have the quota; 0 for none.
+		inForce, want int64
 	}{
-		{"volumes as declared", 2, 2, []int64{2, 2}, false, share(2)},
-		{"volumes that cannot grow", 4, 2, []int64{2, 2}, false, share(2)},
-		{"volumes that cannot shrink", 1, 2, []int64{2, 2}, false, share(2)},
-		{"volumes that cannot shrink below what they grew to", 1, 1, []int64{2, 2}, false, share(2)},
-		{"volumes of which one cannot grow", 4, 2, []int64{4, 2}, false, share(2)},
-		{"volumes that grew by themselves", 2, 2, []int64{4, 4}, true, share(2)},
-		{"volumes that may grow and cannot shrink", 1, 2, []int64{2, 2}, true, share(2)},
-		{"volumes that may grow and have not", 4, 2, []int64{2, 4}, true, share(2)},
-		{"no volume yet", 2, 2, nil, false, share(2)},
-		{"large volumes", 100, 100, []int64{100, 100}, false, 2 << 30},
+		{"volumes as declared", 2, 2, []int64{2, 2}, 0, false, 2, share(2)},
+		{"volumes that cannot grow", 4, 2, []int64{2, 2}, 0, false, 2, share(2)},
+		{"volumes that cannot shrink", 1, 2, []int64{2, 2}, 0, false, 2, share(2)},
+		{"volumes that cannot shrink below what they grew to", 1, 1, []int64{2, 2}, 0, false, 2, share(2)},
+		{"volumes that grew by themselves before, and may not any more", 1, 1, []int64{2, 2}, 0, false, 1, share(1)},
+		{"they may not any more, and were made larger than that", 1, 2, []int64{4, 4}, 0, false, 2, share(2)},
+		{"they may not any more, and the size is corrected", 2, 1, []int64{2, 2}, 0, false, 1, share(2)},
+		{"they may not any more, and nothing has a quota", 1, 1, []int64{2, 2}, 0, false, 0, share(1)},
+		{"they may not any more, and another client set a quota", 1, 1, []int64{2, 2}, 0, false, 4, share(2)},
+		{"volumes of which one cannot grow", 4, 2, []int64{4, 2}, 0, false, 2, share(2)},
+		{"volumes that are to grow, and have not", 4, 2, []int64{4, 4}, 2, false, 2, share(2)},
+		{"volumes that have grown", 4, 2, []int64{4, 4}, 4, false, 2, share(4)},
+		{"volumes that have not grown where an earlier operator raised the quota", 4, 2, []int64{4, 4}, 2, false, 4, share(4)},
+		{"volumes that are larger than asked for", 2, 2, []int64{2, 2}, 3, false, 2, share(2)},
+		{"volumes that grew by themselves", 2, 2, []int64{4, 4}, 0, true, 2, share(2)},
+		{"volumes that may grow and cannot shrink", 1, 2, []int64{2, 2}, 0, true, 2, share(2)},
+		{"volumes that may grow and have not", 4, 2, []int64{2, 4}, 0, true, 2, share(2)},
+		{"volumes that may grow, and are to be larger", 4, 2, []int64{4, 4}, 2, true, 2, share(2)},
+		{"no volume yet", 2, 2, nil, 0, false, 0, share(2)},
+		{"large volumes", 100, 100, []int64{100, 100}, 0, false, 100, 2 << 30},
 	} {
 		c := settled(t, 1).c
 		c.Spec.Quota, c.Spec.Storage = nil, v1alpha1.StorageSpec{Size: gib(tc.declared)}
@@ -455,11 +472,80 @@ func TestQuota(t *testing.T) {
 		}
 		d := objects.Desired{Template: objects.Volume{Size: gib(tc.made)}, Volumes: []objects.Volume{{Size: gib(1)}}}
 		for _, size := range tc.volumes {
-			d.Volumes = append(d.Volumes, objects.Volume{Member: true, Size: gib(size)})
+			v := objects.Volume{Member: true, Size: gib(size), Capacity: gib(size)}
+			if tc.capacity > 0 {
+				v.Capacity = gib(tc.capacity)
+			}
+			d.Volumes = append(d.Volumes, v)
 		}
-		if got := dataQuota(c, d); got != tc.want {
+		if got := dataQuota(c, d, min(2<<30, share(tc.inForce))); got != tc.want {
 			t.Errorf("%s: %d, want %d", tc.name, got, tc.want)
 		}
+		c.Spec.Quota = new(resource.MustParse("16Mi"))
+		if got := dataQuota(c, d, share(tc.inForce)); got != 16<<20 {
+			t.Errorf("%s: %d, and 16Mi are declared", tc.name, got)
+		}
+	}
+}
+
+// Volumes that grew by themselves stay when autoGrow is removed, and a size that is less than
+// theirs is refused: that changes nothing for the members. The size that the refusal asks for
+// is a change, and raises their quota.
+func TestRemovedAutoGrowRestartsNoMember(t *testing.T) {
+	w := settled(t, 3)
+	w.c.Spec.Storage.AutoGrow = &v1alpha1.AutoGrowSpec{MaxSize: resource.MustParse("4Gi")}
+	grown := resource.MustParse("2Gi")
+	for _, v := range w.o.Volumes {
+		v.Spec.Resources.Requests[corev1.ResourceStorage] = grown
+		v.Status.Capacity = corev1.ResourceList{corev1.ResourceStorage: grown}
+	}
+	quota := func() int64 {
+		t.Helper()
+		var config agentapi.ClusterConfig
+		if err := json.Unmarshal(w.config(), &config); err != nil {
+			t.Fatal(err)
+		}
+		return config.DataLimit
+	}
+	const before, after = 1 << 30 / 5 * 2, 2 << 30 / 5 * 2
+	w.o.Quota = quota()
+	w.c.Spec.Storage.AutoGrow = nil
+	if got := quota(); w.o.Quota != before || got != before {
+		t.Errorf("the quota is %d, without autoGrow %d, want %d", w.o.Quota, got, before)
+	}
+	w.c.Spec.Storage.Size = grown
+	if got := quota(); got != after {
+		t.Errorf("with the size that the volumes have: %d, want %d", got, after)
+	}
+}
+
+// The quota that members have is read from their configuration.
+func TestObserveQuota(t *testing.T) {
+	c := settled(t, 1).c
+	for name, tc := range map[string]struct {
+		config   string
+		declared bool
+		want     int64
+	}{
+		"a configuration":                        {`{"kind": "EtcdCluster", "dataLimit": 429496729}`, false, 429496729},
+		"one of a cluster that declares a quota": {`{"dataLimit": 429496729}`, true, 0},
+		"one without a quota":                    {`{}`, false, 0},
+		"none that can be read":                  {`dataLimit`, false, 0},
+	} {
+		c.Spec.Quota = nil
+		if tc.declared {
+			c.Spec.Quota = new(resource.MustParse("16Mi"))
+		}
+		m := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: c.Namespace, Name: c.Name + "-config"}, Data: map[string]string{agentapi.ConfigKey: tc.config}}
+		e := &Engine{MemberEngine: &memberset.MemberEngine{Reader: fake.NewClientBuilder().WithObjects(m).Build()}}
+		if got, err := e.observeQuota(t.Context(), c); err != nil || got != tc.want {
+			t.Errorf("%s: %d, %v, want %d", name, got, err, tc.want)
+		}
+	}
+	e := &Engine{MemberEngine: &memberset.MemberEngine{Reader: fake.NewClientBuilder().Build()}}
+	c.Spec.Quota = nil
+	if got, err := e.observeQuota(t.Context(), c); err != nil || got != 0 {
+		t.Errorf("without a configuration: %d, %v", got, err)
 	}
 }
 

@@ -15,7 +15,7 @@ func (e *Engine) PlanRestore(c *v1alpha1.EtcdCluster, o Observation) engine.Rest
 	s := membersOf(c)
 	view := memberset.NewView(s, o.Observation, time.Time{}) // no step is planned, so no time counts
 	g := groupOf(c, o, view.Membership)
-	d, writable, faults := planDesired(c, &view, readVersions(c, &view), g, recoveryOf(c, o, g), precaution{})
+	d, writable, faults := planDesired(c, &view, readVersions(c, &view), g, recoveryOf(c, o, g), precaution{}, o.Quota)
 	r := memberset.PlanRestore(&view, d, writable, faults)
 	r.CompleteTask = completeRestoreTask(peerURL(s, seedOrdinal))
 	r.Copies = 2 // the snapshot, and what is made of it

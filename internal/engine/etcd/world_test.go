@@ -253,7 +253,7 @@ func (w *world) view() *memberset.View {
 func (w *world) desired() (objects.Desired, []condition.Fact) {
 	view := w.view()
 	v, g := readVersions(w.c, view), groupOf(w.c, w.o, view.Membership)
-	d, _, facts := planDesired(w.c, view, v, g, recoveryOf(w.c, w.o, g), precautionOf(w.c, w.o, v, now))
+	d, _, facts := planDesired(w.c, view, v, g, recoveryOf(w.c, w.o, g), precautionOf(w.c, w.o, v, now), w.o.Quota)
 	return d, facts
 }
 

@@ -4,10 +4,12 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
+	"github.com/holdfast-db/holdfast/internal/apply"
 	"github.com/holdfast-db/holdfast/internal/engine/memberset/objects"
 )
 
@@ -20,6 +22,41 @@ import (
 // requestUpdateAgents is the type of the request that replaces pods whose agent is not
 // the operator's.
 var requestUpdateAgents = RequestType(v1alpha1.AnnotationUpdateAgents)
+
+// agentHold is that another manager has set the image for agents which the StatefulSet declares.
+type agentHold struct {
+	// manager that holds the field; empty for none.
+	manager string
+	since   time.Time
+}
+
+// agentHoldLimit is how long another manager may hold the image of the agents before a request to
+// update them is stopped: what changed it once is put back before, also where thousands of
+// clusters have passes to wait for, and one that always sets it back is waited for longer in the end.
+const agentHoldLimit = 2 * time.Minute
+
+// findAgentHold finds who set another image for agents than was applied, or than a request asks
+// for. What admission makes of the image has no other holder.
+func (view *View) findAgentHold() agentHold {
+	own := view.Observed.Settings.AgentImage
+	if view.Observed.StatefulSet == nil || view.declaredAgent() == own || view.appliedAgent() != own && !view.isUpdatingAgents() {
+		return agentHold{}
+	}
+	manager, since, err := apply.FindInitImageHolder(view.Observed.StatefulSet, objects.InstallerName)
+	if err != nil {
+		return agentHold{} // the API server makes no fields that cannot be read
+	}
+	return agentHold{manager: manager, since: since}
+}
+
+// agentHoldLeft is how long another manager may still hold the image of the agents while a
+// request to update them runs; 0 where none does, or where it has for long.
+func (view *View) agentHoldLeft() time.Duration {
+	if view.agentHold.manager == "" || !view.isUpdatingAgents() || view.Cluster.Common().Suspend {
+		return 0
+	}
+	return max(0, view.agentHold.since.Add(agentHoldLimit).Sub(view.Now))
+}
 
 // chooseAgentImage is the image to declare for agents: the one that is pinned, or the
 // operator's own where pods are replaced in any case. It needs the age of the pods.
@@ -163,9 +200,10 @@ func (view *View) isTemplateObserved() bool {
 	return set == nil || set.Status.ObservedGeneration == set.Generation
 }
 
-// declaresOwnAgent says whether new pods have the operator's agent.
+// declaresOwnAgent says whether new pods have the operator's agent. They do not while another
+// client sets the image, whatever was applied.
 func (view *View) declaresOwnAgent() bool {
-	return view.isTemplateObserved() && view.declaresAgent(view.Observed.Settings.AgentImage)
+	return view.isTemplateObserved() && view.agentHold.manager == "" && view.declaresAgent(view.Observed.Settings.AgentImage)
 }
 
 // declaresAgent says whether the StatefulSet declares an image for agents, or what admission
@@ -226,7 +264,8 @@ func (view *View) isUpdatingAgents() bool {
 }
 
 // planAgentUpdate takes up a request once, and ends it when no pod is left with another
-// agent than the operator's, or when its annotation is removed; nil without one. It does not
+// agent than the operator's, when its annotation is removed, or when another manager keeps the agents'
+// image at another one; nil without one. It does not
 // wait for the last one to be ready: one that is held would have it act on the operator's
 // next version, too. Pods are
 // replaced once it is recorded.
@@ -239,6 +278,11 @@ func (view *View) planAgentUpdate() *v1alpha1.RequestStatus {
 		r.Result = "withdrawn: the annotation " + v1alpha1.AnnotationUpdateAgents + " was removed; members keep the agents that they have by now"
 	case !view.isTemplateObserved():
 		// no pod can be judged
+	case IsRunning(r) && view.agentHold.manager != "":
+		// Whatever pods have: the next ones have what the other manager set.
+		if view.agentHoldLeft() == 0 && !view.Cluster.Common().Suspend && !view.Observed.AwaitsFirstAnswer() {
+			r.Result = view.explainAgentHold()
+		}
 	case IsRunning(r):
 		if len(outdated) == 0 && view.hasAllPods() {
 			r.Result = "done: every member has the agent of " + view.Observed.Settings.AgentImage
@@ -249,12 +293,18 @@ func (view *View) planAgentUpdate() *v1alpha1.RequestStatus {
 		r = &v1alpha1.RequestStatus{Type: requestUpdateAgents, ID: id, Result: NotAtCreation}
 	case view.Cluster.Common().Suspend || view.Observed.AwaitsFirstAnswer() || !view.hasAllPods():
 		// it waits for members that can be judged
-	case len(outdated) == 0:
+	case len(outdated) == 0 && view.agentHold.manager == "":
 		r = &v1alpha1.RequestStatus{Type: requestUpdateAgents, ID: id, Result: "not needed: every member has the agent of " + view.Observed.Settings.AgentImage}
 	default:
 		r = &v1alpha1.RequestStatus{Type: requestUpdateAgents, ID: id}
 	}
 	return r
+}
+
+// explainAgentHold is the result of a request that another manager works against.
+func (view *View) explainAgentHold() string {
+	return fmt.Sprintf("stopped: the field manager %q sets spec.template.spec.initContainers[name=%q].image of StatefulSet %s to %s, and new pods get the agent of that image: "+
+		"have that client leave the field alone, then request the update with another ID", view.agentHold.manager, objects.InstallerName, view.Observed.StatefulSet.Name, view.declaredAgent())
 }
 
 // hasAllPods says whether each member has a pod that stays.

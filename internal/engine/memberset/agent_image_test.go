@@ -379,6 +379,100 @@ func TestRequestEndsWhereAdmissionRewritesTheTemplate(t *testing.T) {
 	}
 }
 
+// holdAgent has a field manager of the StatefulSet hold the image of its agents.
+func (w *agentWorld) holdAgent(manager string, operation metav1.ManagedFieldsOperationType, since time.Time) {
+	held := &metav1.FieldsV1{}
+	held.SetRawBytes([]byte(`{"f:spec":{"f:template":{"f:spec":{"f:initContainers":{"k:{\"name\":\"` + objects.InstallerName + `\"}":{".":{},"f:image":{}}}}}}}`))
+	w.o.StatefulSet.Name = w.c.Name
+	w.o.StatefulSet.ManagedFields = []metav1.ManagedFieldsEntry{
+		{Manager: manager, Operation: operation, APIVersion: "apps/v1", FieldsType: "FieldsV1", FieldsV1: held, Time: new(metav1.NewTime(since))},
+	}
+}
+
+// Another client sets the image back each time that it was applied, so pods that are new have the
+// agent from before: the request is never done, replaces nothing meanwhile, and is stopped once
+// the other client has held the image for long. What was changed once is put back, and
+// does not stop it. Nor is one called needless then.
+func TestRequestIsNotDoneWhileAnotherClientSetsTheImageBack(t *testing.T) {
+	at := time.Date(2026, 3, 1, 13, 0, 0, 0, time.UTC) // the time of the pass
+	const stopped = `stopped: the field manager "rollbacker" sets spec.template.spec.initContainers[name="install"].image of StatefulSet orders to holdfast:v1, ` +
+		"and new pods get the agent of that image: have that client leave the field alone, then request the update with another ID"
+	for _, tc := range []struct {
+		name   string
+		change func(w *agentWorld)
+		result string
+		again  time.Duration // when it is looked at again for the request
+	}{
+		{"a moment ago", func(w *agentWorld) {
+			w.holdAgent("rollbacker", metav1.ManagedFieldsOperationUpdate, at.Add(-90*time.Second))
+		}, "", 30 * time.Second},
+		{"for long", func(w *agentWorld) {
+			w.holdAgent("rollbacker", metav1.ManagedFieldsOperationUpdate, at.Add(-3*time.Minute))
+		}, stopped, 0},
+		{"for long, by server-side apply", func(w *agentWorld) {
+			w.holdAgent("rollbacker", metav1.ManagedFieldsOperationApply, at.Add(-3*time.Minute))
+		}, stopped, 0},
+		{"for long, and took the record of what was applied along", func(w *agentWorld) {
+			w.holdAgent("rollbacker", metav1.ManagedFieldsOperationUpdate, at.Add(-3*time.Minute))
+			w.applyAgent(agentBefore)
+		}, stopped, 0},
+		{"for long, and pods have the operator's agents", func(w *agentWorld) {
+			w.holdAgent("rollbacker", metav1.ManagedFieldsOperationUpdate, at.Add(-3*time.Minute))
+			for n := range 3 {
+				w.createPod(n, agentNow, "revision-2")
+			}
+		}, stopped, 0},
+		{"for long, and the cluster is suspended", func(w *agentWorld) {
+			w.holdAgent("rollbacker", metav1.ManagedFieldsOperationUpdate, at.Add(-3*time.Minute))
+			w.c.Spec.Suspend = true
+		}, "", 0},
+		{"for long, and the operator has just started", func(w *agentWorld) {
+			w.holdAgent("rollbacker", metav1.ManagedFieldsOperationUpdate, at.Add(-3*time.Minute))
+			w.o.Asking, w.o.Members = true, map[string]agentclient.Observation{}
+		}, "", 0},
+		{"not at all: admission did", func(w *agentWorld) {
+			w.holdAgent(v1alpha1.FieldManager, metav1.ManagedFieldsOperationApply, at.Add(-3*time.Minute))
+		},
+			"done: every member has the agent of holdfast:v2", 0},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			w := newAgentWorld()
+			w.recordUpdate("one", "")
+			w.requestUpdate("one")
+			w.c.Status.Agent.Image = agentNow
+			w.applyAgent(agentNow)
+			w.o.StatefulSet.Status.UpdateRevision = "revision-2"
+			for n := range 3 {
+				w.createPod(n, agentBefore, "revision-2")
+			}
+			tc.change(w)
+			view, _ := w.view()
+			if got := view.planAgentUpdate(); got.Result != tc.result {
+				t.Errorf("the request: %q, want %q", got.Result, tc.result)
+			}
+			if got := view.agentHoldLeft(); got != tc.again {
+				t.Errorf("looked at again after %s, want %s", got, tc.again)
+			}
+			for n := range 3 {
+				if why := view.FindOutdated(n); why != "" {
+					t.Errorf("member %d is replaced: %s", n, why)
+				}
+			}
+		})
+	}
+	w := newAgentWorld()
+	w.requestUpdate("one")
+	w.applyAgent(agentNow)
+	w.holdAgent("rollbacker", metav1.ManagedFieldsOperationUpdate, at.Add(-3*time.Minute))
+	for n := range 3 {
+		w.createPod(n, agentNow, "revision-2")
+	}
+	view, _ := w.view()
+	if r := view.planAgentUpdate(); r == nil || r.Result != "" {
+		t.Errorf("taken up: %+v", r)
+	}
+}
+
 // What status says was not applied yet, or its apply failed, or the StatefulSet was read before
 // it: no pod is replaced for the same agent, and the request goes on.
 func TestRequestDoesNotEndBeforeTheTemplateHasTheAgent(t *testing.T) {

@@ -234,7 +234,7 @@ func (view *View) NextCheck(now time.Time) time.Duration {
 		}
 	}
 	_, insights := view.ReportInsights()
-	first := engine.SoonestOf(view.nextReplacement(), insights)
+	first := engine.SoonestOf(view.nextReplacement(), view.agentHoldLeft(), insights)
 	if len(view.Membership.Missing) > 0 {
 		first = engine.SoonestOf(first, uncreatedRecheck)
 	}

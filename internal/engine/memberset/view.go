@@ -30,7 +30,9 @@ type View struct {
 	Versions   Versions
 
 	growth growth
-	ages   map[int]podAge
+	// agentHold and ages are known with what is desired.
+	agentHold agentHold
+	ages      map[int]podAge
 }
 
 // NewView gathers what a pass has observed. The engine adds what is desired, and
@@ -46,6 +48,7 @@ func NewView(s objects.Set, o Observation, now time.Time) View {
 func (view *View) SetDesired(d *objects.Desired) {
 	view.Desired = *d
 	view.Membership = view.Membership.follow(d.Count)
+	view.agentHold = view.findAgentHold()
 	view.ages = comparePods(view)
 	d.AgentImage = view.chooseAgentImage()
 	view.Desired.AgentImage = d.AgentImage

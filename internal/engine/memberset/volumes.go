@@ -87,7 +87,7 @@ func desireVolume(s objects.Set, o Observation, g growth, data map[string]string
 		return objects.Volume{Ordinal: ordinal, Member: member, Size: g.size, Class: s.Storage.StorageClass}, nil
 	}
 	size := live.Spec.Resources.Requests[corev1.ResourceStorage]
-	v = objects.Volume{Ordinal: ordinal, Member: member, Size: size, Class: className(live)}
+	v = objects.Volume{Ordinal: ordinal, Member: member, Size: size, Capacity: live.Status.Capacity[corev1.ResourceStorage], Class: className(live)}
 	if !member {
 		return v, nil
 	}

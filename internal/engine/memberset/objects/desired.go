@@ -50,7 +50,9 @@ type Volume struct {
 	// Member says whether it holds a current member.
 	Member bool
 	Size   resource.Quantity
-	Class  string
+	// Capacity that it has by now; zero where there is none yet.
+	Capacity resource.Quantity
+	Class    string
 	// Waits says that it grows when the rest of it is as desired.
 	Waits bool
 	// Ahead says that its data holds what the primary's does not.
