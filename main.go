@@ -380,7 +380,7 @@ func wireKind[C v1alpha1.Cluster, O any](w wiring, kind, repository string, deco
 	}
 	named, keys := secrets.New(w.metadata, w.live), secrets.New(w.metadata, w.live)
 	e := newEngine(&memberset.MemberEngine{
-		Settings: objects.Settings{ImageRepository: repository, AgentImage: w.agentImage},
+		Settings: objects.Settings{ImageRepository: repository, AgentImage: w.agentImage, OperatorNamespace: ownNamespace(namespaceFile)},
 		Reader:   w.mgr.GetCache(), Writer: w.live, Members: poller, Secrets: named, Clock: clock.RealClock{},
 	})
 	r := &controller.Reconciler[C, O]{

@@ -30,7 +30,7 @@ type endpoint struct {
 
 // ways are the ports of members by kind, and whether the operator connects to them: it asks
 // every agent for its status, and etcd itself for changes of its membership.
-var ways = map[string]map[int]bool{
+var ways = map[string]map[int32]bool{
 	"postgres": {agentapi.StatusPort: true, postgres.Port: false},
 	"mysql":    {agentapi.StatusPort: true, mysql.Port: false},
 	"etcd":     {agentapi.StatusPort: true, etcd.Port: true, etcd.PeerPort: false},
@@ -48,6 +48,31 @@ func TestOperatorReachesMembers(t *testing.T) {
 			})
 			if got != want {
 				t.Errorf("%s: the operator reaches port %d of members: %t, want %t", engine, port, got, want)
+			}
+		}
+	}
+}
+
+// Members let the operator in at the ports that it connects to, and no pod of another
+// namespace that has the operator's labels at the agents.
+func TestMembersLetTheOperatorIn(t *testing.T) {
+	operator := withComponents(t).findObject(t, "Deployment", "holdfast")
+	labels := convertTo[appsv1.Deployment](t, operator).Spec.Template.Labels
+	for engine, ports := range ways {
+		policy := convertTo[networkingv1.NetworkPolicy](t, goldenObject(t, engine, "minimal", "NetworkPolicy"))
+		admits := func(from endpoint, port int32) bool {
+			return slices.ContainsFunc(policy.Spec.Ingress, func(rule networkingv1.NetworkPolicyIngressRule) bool {
+				return includesPort(rule.Ports, port) && (len(rule.From) == 0 || includesPod(rule.From, policy.Namespace, from))
+			})
+		}
+		for port, connects := range ports {
+			if connects && !admits(endpoint{operator.GetNamespace(), labels}, port) {
+				t.Errorf("%s: the operator is not let in at port %d", engine, port)
+			}
+		}
+		for _, namespace := range []string{"tenant", policy.Namespace} {
+			if admits(endpoint{namespace, labels}, agentapi.StatusPort) {
+				t.Errorf("%s: a pod of namespace %s is let in at the agents with the operator's labels", engine, namespace)
 			}
 		}
 	}
@@ -90,9 +115,9 @@ func convertTo[T any](t *testing.T, o *unstructured.Unstructured) *T {
 }
 
 // includesPort says whether a rule is about a port of TCP.
-func includesPort(ports []networkingv1.NetworkPolicyPort, port int) bool {
+func includesPort(ports []networkingv1.NetworkPolicyPort, port int32) bool {
 	return len(ports) == 0 || slices.ContainsFunc(ports, func(p networkingv1.NetworkPolicyPort) bool {
-		return (p.Protocol == nil || *p.Protocol == corev1.ProtocolTCP) && (p.Port == nil || *p.Port == intstr.FromInt(port))
+		return (p.Protocol == nil || *p.Protocol == corev1.ProtocolTCP) && (p.Port == nil || *p.Port == intstr.FromInt32(port))
 	})
 }
 

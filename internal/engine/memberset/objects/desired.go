@@ -71,6 +71,9 @@ type Settings struct {
 	// AgentImage is the operator's own image. It holds the holdfast binary that is
 	// injected into members when their pods are created for a change.
 	AgentImage string
+	// OperatorNamespace is where the operator's pods are; empty where it has none, as
+	// outside of the cluster.
+	OperatorNamespace string
 }
 
 // SecretData is the data of the cluster's three Secrets that was made once and
