@@ -18,6 +18,8 @@ type Desired struct {
 	Asked, Image, Pull string
 	// AgentImage is the image that members take their agents from.
 	AgentImage string
+	// EarlierTemplate says that the template stays of version 1, as its pods are.
+	EarlierTemplate bool
 	// Count of members.
 	Count int
 	// Volumes to apply, by ordinal, former members' too.
