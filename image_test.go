@@ -2,6 +2,8 @@ package main
 
 import (
 	"errors"
+	"os"
+	"path/filepath"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -48,4 +50,24 @@ func TestOwnImage(t *testing.T) {
 			}
 		})
 	}
+}
+
+// Members let the operator's pods in from its namespace: it is known in any pod, and there
+// is none outside of a cluster.
+func TestOwnNamespace(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "namespace")
+	check := func(env, want string) {
+		t.Helper()
+		t.Setenv("POD_NAMESPACE", env)
+		if got := ownNamespace(file); got != want {
+			t.Errorf("with POD_NAMESPACE=%s the namespace is %q, want %q", env, got, want)
+		}
+	}
+	check("", "")
+	check("holdfast-shard-a", "holdfast-shard-a")
+	if err := os.WriteFile(file, []byte("databases-operator\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	check("", "databases-operator")
+	check("holdfast-shard-a", "holdfast-shard-a")
 }

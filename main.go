@@ -152,6 +152,7 @@ const gcPercent = 30
 type managerOptions struct {
 	namespaces                    []string
 	metricsAddress, healthAddress string
+	profiling                     bool
 	eventsAddress                 string
 	agentImage                    string
 	postgresRepository            string
@@ -177,6 +178,7 @@ func managerCommand() *cobra.Command {
 	f := cmd.Flags()
 	f.StringSliceVar(&o.namespaces, "watch-namespaces", nil, "namespaces to watch, separated by commas; all when empty")
 	f.StringVar(&o.metricsAddress, "metrics-bind-address", ":8080", "address of /metrics; 0 for none")
+	f.BoolVar(&o.profiling, "profiling", false, "serve profiles of the operator under /debug/pprof/ at the address of /metrics, without authentication")
 	f.StringVar(&o.healthAddress, "health-probe-bind-address", ":8081", "address of /healthz and /readyz")
 	f.StringVar(&o.eventsAddress, "events-addr", "", "address of Flux's notification-controller, or of another receiver of its events; none when empty")
 	f.StringVar(&o.agentImage, "agent-image", os.Getenv("HOLDFAST_AGENT_IMAGE"), "image whose binary is injected into members; the operator's own, read from its pod, when empty")
@@ -206,6 +208,16 @@ func (o *managerOptions) limitRequests(config *rest.Config) error {
 	return nil
 }
 
+// metricsServer is what is served beside the probes. Profiles show what is in memory, such
+// as names and errors, and taking one costs processor time: they are served on request only.
+func (o *managerOptions) metricsServer() metricsserver.Options {
+	server := metricsserver.Options{BindAddress: o.metricsAddress}
+	if o.profiling {
+		server.ExtraHandlers = pprof.GetHandlers()
+	}
+	return server
+}
+
 func (o *managerOptions) runManager(ctx context.Context) error {
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(gcPercent)
@@ -229,7 +241,7 @@ func (o *managerOptions) runManager(ctx context.Context) error {
 	mgr, err := ctrl.NewManager(config, ctrl.Options{
 		Scheme:                        scheme,
 		Cache:                         controller.CacheOptions(o.namespaces),
-		Metrics:                       metricsserver.Options{BindAddress: o.metricsAddress, ExtraHandlers: pprof.GetHandlers()},
+		Metrics:                       o.metricsServer(),
 		HealthProbeBindAddress:        o.healthAddress,
 		LeaderElection:                o.leader.Enable,
 		LeaderElectionID:              leaderLease,
@@ -380,7 +392,7 @@ func wireKind[C v1alpha1.Cluster, O any](w wiring, kind, repository string, deco
 	}
 	named, keys := secrets.New(w.metadata, w.live), secrets.New(w.metadata, w.live)
 	e := newEngine(&memberset.MemberEngine{
-		Settings: objects.Settings{ImageRepository: repository, AgentImage: w.agentImage},
+		Settings: objects.Settings{ImageRepository: repository, AgentImage: w.agentImage, OperatorNamespace: ownNamespace(namespaceFile)},
 		Reader:   w.mgr.GetCache(), Writer: w.live, Members: poller, Secrets: named, Clock: clock.RealClock{},
 	})
 	r := &controller.Reconciler[C, O]{

@@ -110,6 +110,10 @@ const (
 	// AnnotationAgentImage on a StatefulSet is the image that its pods take their agents
 	// from, as Holdfast applied it: admission may have named a mirror in the template.
 	AnnotationAgentImage = "holdfast.dev/agent-image"
+	// AnnotationTemplateVersion on a StatefulSet is the version of what Holdfast itself
+	// declares in the template of its pods; none is version 1. It moves when pods are
+	// replaced anyway.
+	AnnotationTemplateVersion = "holdfast.dev/template-version"
 	// AnnotationSystemIdentifier on a volume or a Lease is the identifier of
 	// the database system that was bootstrapped there. It forbids a second bootstrap.
 	AnnotationSystemIdentifier = "holdfast.dev/system-identifier"

@@ -17,10 +17,10 @@ const (
 // speaks for.
 type TuningSpec struct {
 	// Mode Recommend reports recommendations in status.recommendations, for a person to
-	// commit, and changes nothing. Off reports none. Apply, of PostgreSQL only, also tries
-	// those that need no restart, one at a time for a day: a value that is better stays,
-	// and any other is rolled back. It changes no setting that spec.parameters declares.
-	// Default: Recommend.
+	// commit, and changes nothing. "Off", in quotes, reports none: without them YAML reads
+	// false. Apply, of PostgreSQL only, also tries those that need no restart, one at a time
+	// for a day: a value that is better stays, and any other is rolled back. It changes no
+	// setting that spec.parameters declares. Default: Recommend.
 	// +optional
 	Mode TuningMode `json:"mode,omitempty"`
 

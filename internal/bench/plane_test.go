@@ -154,7 +154,7 @@ func (p *plane) buildBinary() string {
 func (p *plane) startOperator(binary, address string) *operator {
 	p.t.Helper()
 	o := &operator{t: p.t, address: address}
-	args := []string{"manager", "--enable-leader-election=false", "--agent-image=holdfast:bench", "--metrics-bind-address=" + address, "--health-probe-bind-address=0"}
+	args := []string{"manager", "--enable-leader-election=false", "--agent-image=holdfast:bench", "--metrics-bind-address=" + address, "--profiling", "--health-probe-bind-address=0"}
 	o.stop = p.runProgram("operator", binary, append(args, strings.Fields(os.Getenv("BENCH_OPERATOR_FLAGS"))...)...)
 	p.awaitCondition("the operator answers", func(ctx context.Context) bool {
 		response, err := http.Get("http://" + address + "/metrics") //nolint:noctx // a local process

@@ -41,6 +41,8 @@ type world struct {
 	simulation *simulation
 	// agent is the image of the operators that are started from now on.
 	agent string
+	// operatorNamespace is that of their pods.
+	operatorNamespace string
 	// concurrentBackups is how many of them are made at the same time; 0 for any number.
 	concurrentBackups int
 }
@@ -48,9 +50,12 @@ type world struct {
 // agentImage is the operator's, where a test does not exchange it.
 const agentImage = "holdfast:test"
 
+// operatorNamespace is the operator's, where a test does not exchange it.
+const operatorNamespace = "holdfast-system"
+
 func newWorld(t *testing.T, k *kind) *world {
 	t.Helper()
-	w := &world{Cluster: apitest.New(t), t: t, kind: k, agent: agentImage}
+	w := &world{Cluster: apitest.New(t), t: t, kind: k, agent: agentImage, operatorNamespace: operatorNamespace}
 	w.person = w.As(t, "kubectl-edit")
 	w.simulation = simulate(t, w.Cluster, k)
 	return w
@@ -168,7 +173,7 @@ func (w *world) wire(mgr ctrl.Manager) {
 	}
 	named := secrets.New(metadata, live)
 	members := &memberset.MemberEngine{
-		Settings: objects.Settings{ImageRepository: w.kind.repository, AgentImage: w.agent},
+		Settings: objects.Settings{ImageRepository: w.kind.repository, AgentImage: w.agent, OperatorNamespace: w.operatorNamespace},
 		Reader:   mgr.GetCache(), Writer: live, Members: w.simulation, Secrets: named, Clock: clock.RealClock{},
 	}
 	if err := w.kind.setup(w, wiring{mgr: mgr, members: members, applier: applier, backups: backups, named: named, keys: secrets.New(metadata, live)}); err != nil {

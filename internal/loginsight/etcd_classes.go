@@ -5,7 +5,7 @@ var etcdClasses = []*Class{
 	{Name: "EtcdDataDiffers", Severity: Critical, Meaning: "The data of two members differs.",
 		Remedy: "Keep all volumes, and restore the latest good backup. See the recovery guide."},
 	{Name: "EtcdAlarmRaised", Severity: Critical, Meaning: "etcd raised an alarm: its quota is used up, or data is corrupt. It refuses writes.",
-		Remedy: "Raise spec.storage.size or spec.parameters.quota-backend-bytes, or defragment. See the condition Degraded."},
+		Remedy: "Quota: delete keys, or raise spec.quota to at most half of spec.storage.size; Holdfast defragments by itself. Corrupt data: see the recovery guide. The condition Stalled or Degraded says which."},
 	{Name: "EtcdQuorumLost", Severity: Critical, Meaning: "A leader stepped down, since it does not reach a majority.",
 		Remedy: "Check the members and the network between them."},
 

@@ -97,7 +97,7 @@ func wireKind[C v1alpha1.Cluster, O any](w *world, mgr ctrl.Manager, k kind, rep
 	r := &controller.Reconciler[C, O]{
 		Client: mgr.GetClient(),
 		Engine: newEngine(&memberset.MemberEngine{
-			Settings: objects.Settings{ImageRepository: repository, AgentImage: "registry.example/holdfast:v1"},
+			Settings: objects.Settings{ImageRepository: repository, AgentImage: "registry.example/holdfast:v1", OperatorNamespace: "holdfast-shard-a"},
 			Reader:   mgr.GetCache(), Writer: live, Members: poller, Clock: clock.RealClock{},
 		}),
 		Live:    live,

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -163,4 +164,50 @@ func TestPolicyOnTheOperator(t *testing.T) {
 	wantAccepted(t, c.Update(t.Context(), orders))
 	orders.OwnerReferences = database
 	wantRefusal(t, operator.Update(t.Context(), orders), refusal)
+}
+
+// Each of several operators is held to that by its own account, with the rights that its
+// overlay gives it. An account of another one that only has such a name is not.
+func TestPolicyOnShardedOperators(t *testing.T) {
+	c, cluster := withAdmission(t)
+	sharded := buildKustomization(t, root+"/kustomize/overlays/sharded")
+	installKinds(t, c, sharded, "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding", "ServiceAccount")
+	as := func(user string) client.Client {
+		config := rest.CopyConfig(cluster.Config)
+		config.Impersonate = rest.ImpersonationConfig{UserName: user, Groups: []string{"system:serviceaccounts", "system:authenticated"}}
+		return newAdministrator(t, config)
+	}
+	kept := func(namespace string) *v1alpha1.PostgresCluster {
+		obj := cleanOut(namespace, "orders")
+		obj.Spec.DeletionPolicy = v1alpha1.DeletionRetain
+		return obj
+	}
+	accounts := 0
+	for _, o := range sharded {
+		if o.GetKind() != "ServiceAccount" {
+			continue
+		}
+		accounts++
+		shard := o.GetName()[strings.LastIndex(o.GetName(), "-")+1:]
+		operator := as("system:serviceaccount:" + o.GetNamespace() + ":" + o.GetName())
+		apitest.Eventually(t, "the policy holds "+o.GetName(), func(ctx context.Context) (bool, string) {
+			err := operator.Create(ctx, kept("databases-"+shard), client.DryRunAll)
+			return err != nil && strings.Contains(err.Error(), "which belongs to no Database"), fmt.Sprint(err)
+		})
+	}
+	if accounts != 2 {
+		t.Errorf("the overlay has %d accounts, want 2", accounts)
+	}
+
+	deployer := "system:serviceaccount:" + cluster.Namespace + ":holdfast-deployer"
+	editor := &rbacv1.RoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Namespace: cluster.Namespace, Name: "deployer"},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "edit"},
+		Subjects:   []rbacv1.Subject{{Kind: "User", Name: deployer}},
+	}
+	wantAccepted(t, c.Create(t.Context(), editor))
+	apitest.Eventually(t, "another account creates a cluster", func(ctx context.Context) (bool, string) {
+		err := as(deployer).Create(ctx, kept(cluster.Namespace), client.DryRunAll)
+		return err == nil, fmt.Sprint(err)
+	})
 }

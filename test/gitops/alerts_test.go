@@ -208,7 +208,7 @@ func resultingLabels(expr parser.Expr, have map[string][]string) []string {
 			parser.Inspect(aggregate.Expr, func(below parser.Node, _ []parser.Node) error {
 				if selector, ok := below.(*parser.VectorSelector); ok {
 					for _, name := range aggregate.Grouping {
-						if slices.Contains(have[selector.Name], name) {
+						if slices.Contains(have[selector.Name], name) || slices.Contains(fromTarget, name) {
 							out = append(out, name)
 						}
 					}

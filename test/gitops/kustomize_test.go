@@ -156,6 +156,38 @@ func listContainers(deployment *unstructured.Unstructured) []map[string]any {
 	return out
 }
 
+// Several operators are monitored as the page on operators says: each has its own
+// PodMonitor, and members and alerts are there once.
+func TestShardsAreMonitoredOnce(t *testing.T) {
+	shard := func(name, monitoring string) objects {
+		return buildOverlay(t, "namespace: holdfast-shard-"+name+"\nnameSuffix: -"+name+"\n"+monitoring)
+	}
+	built := slices.Concat(
+		shard("a", "components: [{root}/kustomize/components/monitoring]\n"),
+		shard("b", "resources: [{root}/config/prometheus/operator]\n"))
+	var got []string
+	for _, o := range built {
+		got = append(got, objectID(o))
+	}
+	slices.Sort(got)
+	want := []string{
+		"PodMonitor holdfast-shard-a/holdfast-a", "PodMonitor holdfast-shard-a/holdfast-members-a",
+		"PodMonitor holdfast-shard-b/holdfast-b", "PrometheusRule holdfast-shard-a/holdfast-a",
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("monitoring of two shards (-want +got):\n%s", diff)
+	}
+	operator := buildKustomization(t, install).findObject(t, "Deployment", "holdfast")
+	for _, o := range built {
+		if o.GetKind() != "PodMonitor" || strings.HasPrefix(o.GetName(), "holdfast-members") {
+			continue
+		}
+		if diff := cmp.Diff(fieldAt(operator, "spec", "selector"), fieldAt(o, "spec", "selector")); diff != "" || fieldAt(o, "spec", "namespaceSelector") != nil {
+			t.Errorf("%s selects other pods than those of the operator in its namespace:\n%s", objectID(o), diff)
+		}
+	}
+}
+
 // One entry under images is enough: the image stands nowhere else.
 func TestImagesEntryIsEnough(t *testing.T) {
 	const old, mine = "docker.io/library/holdfast", "registry.example/platform/holdfast:v9"

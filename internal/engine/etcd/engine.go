@@ -41,7 +41,7 @@ var kind = objects.Kind{
 	App:         "etcd",
 	Container:   containerName,
 	User:        65532,
-	Ports:       []objects.Port{{Name: "client", Number: Port}, {Name: "peer", Number: PeerPort, Peers: true}},
+	Ports:       []objects.Port{{Name: "client", Number: Port, Operator: true}, {Name: "peer", Number: PeerPort, Peers: true}},
 	Lease:       "-members",
 	Clients:     []string{suffixClient},
 	Application: "app",

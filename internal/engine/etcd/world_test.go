@@ -64,7 +64,7 @@ func newWorld(t *testing.T, replicas int32) *world {
 			},
 		},
 		o: Observation{Tried: map[string]time.Time{}, Observation: memberset.Observation{
-			Settings:       objects.Settings{ImageRepository: "quay.io/coreos/etcd", AgentImage: "holdfast:test"},
+			Settings:       objects.Settings{ImageRepository: "quay.io/coreos/etcd", AgentImage: "holdfast:test", OperatorNamespace: "holdfast-system"},
 			Pods:           map[int]*corev1.Pod{},
 			Volumes:        map[int]*corev1.PersistentVolumeClaim{},
 			Members:        map[string]agentclient.Observation{},

@@ -43,8 +43,8 @@ func NewView(s objects.Set, o Observation, now time.Time) View {
 }
 
 // SetDesired adds what the members should be, and compares their pods to it: whether
-// these are replaced decides on the image of their agents, which it sets. A copy of the
-// view that was made before does not have it.
+// these are replaced decides on the image of their agents, and on the version of their
+// template, which it sets. A copy of the view that was made before does not have it.
 func (view *View) SetDesired(d *objects.Desired) {
 	view.Desired = *d
 	view.Membership = view.Membership.follow(d.Count)
@@ -52,6 +52,8 @@ func (view *View) SetDesired(d *objects.Desired) {
 	view.ages = comparePods(view)
 	d.AgentImage = view.chooseAgentImage()
 	view.Desired.AgentImage = d.AgentImage
+	d.EarlierTemplate = view.keepsEarlierTemplate()
+	view.Desired.EarlierTemplate = d.EarlierTemplate
 }
 
 // FindOutdated says why a pod must be replaced; empty when it need not be.

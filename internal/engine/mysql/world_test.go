@@ -52,7 +52,7 @@ func newWorld(t *testing.T, replicas int) *world {
 			},
 		},
 		o: memberset.Observation{
-			Settings:       objects.Settings{ImageRepository: "docker.io/library/mysql", AgentImage: "holdfast:test"},
+			Settings:       objects.Settings{ImageRepository: "docker.io/library/mysql", AgentImage: "holdfast:test", OperatorNamespace: "holdfast-system"},
 			Pods:           map[int]*corev1.Pod{},
 			Volumes:        map[int]*corev1.PersistentVolumeClaim{},
 			Members:        map[string]agentclient.Observation{},

@@ -6,15 +6,19 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	appsv1ac "k8s.io/client-go/applyconfigurations/apps/v1"
+	networkingv1ac "k8s.io/client-go/applyconfigurations/networking/v1"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -55,8 +59,8 @@ func (unreadSecrets) Read(context.Context, types.NamespacedName) (*corev1.Secret
 
 // FromEngine runs an engine's own observation and plan with the rights of the
 // caller, and acts on nothing. The operator's settings are not in the API. The
-// hash that the operator noted on the StatefulSet shows which of the candidates
-// it has. The function membersOf returns the members' part of an observation.
+// hashes that the operator noted on objects show which of the candidates it has. The
+// function membersOf returns the members' part of an observation.
 func FromEngine[C v1alpha1.Cluster, O any](newEngine func(*memberset.MemberEngine) engine.Engine[C, O], membersOf func(*O) *memberset.Observation,
 ) func(context.Context, client.Reader, v1alpha1.Cluster) (Declaration, error) {
 	return func(ctx context.Context, r client.Reader, cluster v1alpha1.Cluster) (Declaration, error) {
@@ -71,33 +75,47 @@ func FromEngine[C v1alpha1.Cluster, O any](newEngine func(*memberset.MemberEngin
 		}
 		o := membersOf(&observed)
 		o.Settings.ImageRepository = imageRepository(c.CommonStatus().Image)
-		objects, err := planWithLikeliestImage(o, agentImages(ctx, r, *o), func() []runtime.ApplyConfiguration {
-			return e.Plan(c, observed, time.Now()).Objects
-		})
-		return Declaration{objects, listUnknowns(c, *o)}, err
+		images := agentImages(ctx, r, *o)
+		if len(images) == 0 {
+			return Declaration{Notes: listUnknowns(c, *o)}, nil
+		}
+		plan := func() []runtime.ApplyConfiguration { return e.Plan(c, observed, time.Now()).Objects }
+		policy := readNetworkPolicy(ctx, r, c)
+		err = errors.Join(
+			setLikeliest(func(namespace string) { o.Settings.OperatorNamespace = namespace }, operatorNamespaces(ctx, r, policy), notedHash(policy),
+				func() (string, error) { return hashOf[*networkingv1ac.NetworkPolicyApplyConfiguration](plan()) }),
+			setLikeliest(func(image string) { o.Settings.AgentImage = image }, images, notedHash(o.StatefulSet),
+				func() (string, error) { return hashOf[*appsv1ac.StatefulSetApplyConfiguration](plan()) }))
+		if err != nil {
+			return Declaration{}, err
+		}
+		return Declaration{plan(), listUnknowns(c, *o)}, nil
 	}
 }
 
-// planWithLikeliestImage is the plan with that agent's image of which the operator noted the
-// hash; with the first one where there is none.
-func planWithLikeliestImage(o *memberset.Observation, images []string, plan func() []runtime.ApplyConfiguration) ([]runtime.ApplyConfiguration, error) {
-	noted := ""
-	if o.StatefulSet != nil {
-		noted = o.StatefulSet.Annotations[v1alpha1.AnnotationAppliedHash]
-	}
-	var first []runtime.ApplyConfiguration
-	for _, image := range images {
-		o.Settings.AgentImage = image
-		objects := plan()
-		hash, err := statefulSetHash(objects)
-		if err != nil || hash == noted {
-			return objects, err
-		}
-		if first == nil {
-			first = objects
+// setLikeliest sets that candidate with which an object has the hash that the operator
+// noted on it; the first one where there is none.
+func setLikeliest(set func(string), candidates []string, noted string, hash func() (string, error)) error {
+	for _, candidate := range candidates {
+		set(candidate)
+		got, err := hash()
+		if err != nil || got == noted {
+			return err
 		}
 	}
-	return first, nil
+	set(candidates[0])
+	return nil
+}
+
+// notedHash is the hash that the operator noted on an object; empty without one.
+func notedHash[T any, P interface {
+	*T
+	metav1.Object
+}](o P) string {
+	if o == nil {
+		return ""
+	}
+	return o.GetAnnotations()[v1alpha1.AnnotationAppliedHash]
 }
 
 // listUnknowns say what only the operator or the members know.
@@ -134,7 +152,7 @@ func agentImages(ctx context.Context, r client.Reader, o memberset.Observation) 
 		}
 	}
 	var operators appsv1.DeploymentList
-	if err := r.List(ctx, &operators, client.MatchingLabels{"app.kubernetes.io/name": "holdfast"}); err == nil {
+	if err := r.List(ctx, &operators, client.MatchingLabels(objects.OperatorLabels())); err == nil {
 		for i := range operators.Items {
 			for _, container := range operators.Items[i].Spec.Template.Spec.Containers {
 				for _, env := range container.Env {
@@ -161,10 +179,50 @@ func agentImages(ctx context.Context, r client.Reader, o memberset.Observation) 
 	return images
 }
 
-func statefulSetHash(objects []runtime.ApplyConfiguration) (string, error) {
+// readNetworkPolicy reads a cluster's; nil where there is none, or it may not be read.
+func readNetworkPolicy(ctx context.Context, r client.Reader, c client.Object) *networkingv1.NetworkPolicy {
+	policy := &networkingv1.NetworkPolicy{}
+	if r.Get(ctx, client.ObjectKeyFromObject(c), policy) != nil {
+		return nil
+	}
+	return policy
+}
+
+// operatorNamespaces are where the operator may be, the likeliest first: whom the cluster's
+// NetworkPolicy lets in, where there is a Deployment of an operator, and the usual one. The
+// last one is empty, as for an operator outside of the cluster.
+func operatorNamespaces(ctx context.Context, r client.Reader, policy *networkingv1.NetworkPolicy) []string {
+	var namespaces []string
+	add := func(namespace string) {
+		if !slices.Contains(namespaces, namespace) {
+			namespaces = append(namespaces, namespace)
+		}
+	}
+	if policy != nil {
+		for _, rule := range policy.Spec.Ingress {
+			for _, peer := range rule.From {
+				if peer.NamespaceSelector != nil && peer.PodSelector != nil && maps.Equal(peer.PodSelector.MatchLabels, objects.OperatorLabels()) {
+					add(peer.NamespaceSelector.MatchLabels[corev1.LabelMetadataName])
+				}
+			}
+		}
+	}
+	var operators appsv1.DeploymentList
+	if err := r.List(ctx, &operators, client.MatchingLabels(objects.OperatorLabels())); err == nil {
+		for i := range operators.Items {
+			add(operators.Items[i].Namespace)
+		}
+	}
+	add("holdfast-system")
+	add("")
+	return namespaces
+}
+
+// hashOf is the hash of the only object of a type; empty where there is none.
+func hashOf[T runtime.ApplyConfiguration](objects []runtime.ApplyConfiguration) (string, error) {
 	for _, ac := range objects {
-		if set, is := ac.(*appsv1ac.StatefulSetApplyConfiguration); is {
-			return apply.Hash(set)
+		if found, is := ac.(T); is {
+			return apply.Hash(found)
 		}
 	}
 	return "", nil

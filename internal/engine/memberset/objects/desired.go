@@ -18,6 +18,8 @@ type Desired struct {
 	Asked, Image, Pull string
 	// AgentImage is the image that members take their agents from.
 	AgentImage string
+	// EarlierTemplate says that the template stays of version 1, as its pods are.
+	EarlierTemplate bool
 	// Count of members.
 	Count int
 	// Volumes to apply, by ordinal, former members' too.
@@ -73,6 +75,9 @@ type Settings struct {
 	// AgentImage is the operator's own image. It holds the holdfast binary that is
 	// injected into members when their pods are created for a change.
 	AgentImage string
+	// OperatorNamespace is where the operator's pods are; empty where it has none, as
+	// outside of the cluster.
+	OperatorNamespace string
 }
 
 // SecretData is the data of the cluster's three Secrets that was made once and

@@ -13,14 +13,15 @@ import (
 )
 
 // networkPolicy lets clients reach the database and the metrics as spec.network
-// says, and only members and the operator the agents. Members, the Jobs of
-// backups and the operator reach the database whatever the spec says.
-func networkPolicy(s Set) *networkingv1ac.NetworkPolicyApplyConfiguration {
+// says, and only members and the operator the agents. Members and the Jobs of
+// backups reach the database whatever the spec says, and the operator does where it
+// changes the membership through it.
+func networkPolicy(s Set, operatorNamespace string) *networkingv1ac.NetworkPolicyApplyConfiguration {
 	network := s.Cluster.Common().Network
-	members := pods(s.Selector())
-	operator := pods(map[string]string{"app.kubernetes.io/name": "holdfast"}).WithNamespaceSelector(metav1ac.LabelSelector())
-	own := []*networkingv1ac.NetworkPolicyPeerApplyConfiguration{
-		pods(map[string]string{v1alpha1.LabelCluster: s.Cluster.GetName()}), operator,
+	members, operator := pods(s.Selector()), operatorPods(operatorNamespace)
+	own := []*networkingv1ac.NetworkPolicyPeerApplyConfiguration{pods(map[string]string{v1alpha1.LabelCluster: s.Cluster.GetName()})}
+	if slices.ContainsFunc(s.Ports, func(p Port) bool { return p.Operator }) {
+		own = append(own, operator)
 	}
 	clients, metrics := ingress(network.From, own), ingress(network.MetricsFrom, nil)
 	metrics.WithPorts(networkPort(agentapi.ProbePort))
@@ -42,6 +43,22 @@ func networkPolicy(s Set) *networkingv1ac.NetworkPolicyApplyConfiguration {
 	}
 	return networkingv1ac.NetworkPolicy(s.Named(""), s.Key().Namespace).
 		WithLabels(s.Labels(componentAccess)).WithOwnerReferences(s.owner()).WithSpec(spec)
+}
+
+// OperatorLabels are the labels of the operator's pods.
+func OperatorLabels() map[string]string {
+	return map[string]string{"app.kubernetes.io/name": "holdfast"}
+}
+
+// operatorPods are those of the operator. Each tenant can give a pod the operator's label, but
+// not run it in the operator's namespace. The namespace is empty for an operator outside of
+// the cluster: it has no pods, and one that runs inside is let in wherever it is.
+func operatorPods(namespace string) *networkingv1ac.NetworkPolicyPeerApplyConfiguration {
+	from := metav1ac.LabelSelector()
+	if namespace != "" {
+		from.WithMatchLabels(map[string]string{corev1.LabelMetadataName: namespace})
+	}
+	return pods(OperatorLabels()).WithNamespaceSelector(from)
 }
 
 // ingress allows the peers of the spec, and those that are always allowed;

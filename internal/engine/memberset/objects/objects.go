@@ -25,7 +25,7 @@ func ListObjects(s Set, d Desired, services []*corev1ac.ServiceApplyConfiguratio
 		serviceAccount(s), memberRole(s), roleBinding(s),
 	}
 	if s.Cluster.Common().Network.Policy != v1alpha1.NetworkPolicyNone {
-		out = append(out, networkPolicy(s))
+		out = append(out, networkPolicy(s, d.Settings.OperatorNamespace))
 	}
 	out = append(out, disruptionBudget(s), membersService(s))
 	for _, service := range services {

@@ -25,6 +25,10 @@ const (
 	dataVolume    = "data"
 )
 
+// templateVersion of what Holdfast itself declares for pods. In version 2 the installer has
+// the resources of the database.
+const templateVersion = "2"
+
 // stopSeconds is how long a member may take to hand its work to disk.
 const stopSeconds = 180
 
@@ -33,7 +37,7 @@ const stopSeconds = 180
 func statefulSet(s Set, d Desired) *appsv1ac.StatefulSetApplyConfiguration {
 	labels := s.Labels(componentDatabase)
 	return appsv1ac.StatefulSet(s.Named(""), s.Key().Namespace).WithLabels(labels).
-		WithAnnotations(map[string]string{v1alpha1.AnnotationAgentImage: d.AgentImage}).
+		WithAnnotations(setAnnotations(d)).
 		WithOwnerReferences(s.owner()).
 		WithSpec(appsv1ac.StatefulSetSpec().
 			WithReplicas(int32(d.Count)).
@@ -51,6 +55,15 @@ func statefulSet(s Set, d Desired) *appsv1ac.StatefulSetApplyConfiguration {
 			}))
 }
 
+// setAnnotations record what of the template is Holdfast's own.
+func setAnnotations(d Desired) map[string]string {
+	annotations := map[string]string{v1alpha1.AnnotationAgentImage: d.AgentImage}
+	if !d.EarlierTemplate {
+		annotations[v1alpha1.AnnotationTemplateVersion] = templateVersion
+	}
+	return annotations
+}
+
 // podTemplate is one member. The label of its role is the agent's.
 func podTemplate(s Set, d Desired) *corev1ac.PodTemplateSpecApplyConfiguration {
 	common := s.Cluster.Common()
@@ -62,7 +75,7 @@ func podTemplate(s Set, d Desired) *corev1ac.PodTemplateSpecApplyConfiguration {
 			WithRunAsNonRoot(true).WithRunAsUser(s.User).WithRunAsGroup(s.User).
 			WithFSGroup(s.User).WithFSGroupChangePolicy(corev1.FSGroupChangeOnRootMismatch).
 			WithSeccompProfile(corev1ac.SeccompProfile().WithType(corev1.SeccompProfileTypeRuntimeDefault))).
-		WithInitContainers(installer(d)).
+		WithInitContainers(installer(s, d)).
 		WithContainers(databaseContainer(s, d)).
 		WithVolumes(podVolumes(s)...).
 		WithNodeSelector(where.NodeSelector)
@@ -103,12 +116,18 @@ func spreadMembers(s Set) *corev1ac.AffinityApplyConfiguration {
 				WithLabelSelector(metav1ac.LabelSelector().WithMatchLabels(s.Selector())))))
 }
 
-// installer copies the agent's binary to where the stock image can run it.
-func installer(d Desired) *corev1ac.ContainerApplyConfiguration {
-	return corev1ac.Container().WithName(InstallerName).WithImage(d.AgentImage).
+// installer copies the agent's binary to where the stock image can run it. It has the
+// resources of the database, which runs after it, so that costs nothing: a quota may ask
+// each container for limits, and a pod is Guaranteed only if all of its containers are.
+func installer(s Set, d Desired) *corev1ac.ContainerApplyConfiguration {
+	ac := corev1ac.Container().WithName(InstallerName).WithImage(d.AgentImage).
 		WithArgs("agent", "install", agentapi.BinDir+"/holdfast").
 		WithSecurityContext(locked()).
 		WithVolumeMounts(mount("bin", agentapi.BinDir, false))
+	if r := s.Cluster.Common().Resources; !d.EarlierTemplate && (len(r.Limits) > 0 || len(r.Requests) > 0) {
+		ac.WithResources(as[corev1ac.ResourceRequirementsApplyConfiguration](corev1.ResourceRequirements{Limits: r.Limits, Requests: r.Requests}))
+	}
+	return ac
 }
 
 func databaseContainer(s Set, d Desired) *corev1ac.ContainerApplyConfiguration {

@@ -77,6 +77,8 @@ type Port struct {
 	Number int32
 	// Peers says that only members of the cluster may reach it.
 	Peers bool
+	// Operator says that the operator connects to it, too.
+	Operator bool
 }
 
 // Set is the members of one cluster.
