@@ -57,7 +57,7 @@ type Trial struct {
 	// From is the value before, to which a rollback returns, and Evidence what spoke for
 	// another one.
 	From, Evidence string
-	// Primary is the member whose load is compared, and SpecHash the spec at the start.
+	// Primary is the member whose load is compared, and SpecHash is Spec.Hash at the start.
 	Primary, SpecHash string
 	Since             time.Time
 }

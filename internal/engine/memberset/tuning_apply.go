@@ -20,6 +20,9 @@ import (
 	"github.com/holdfast-db/holdfast/internal/tune"
 )
 
+// DefaultObserveHours is spec.tuning.observeHours where it is not declared.
+const DefaultObserveHours int32 = 24
+
 // Tuning is what is tuned in a pass: it is read from the recorded status alone, so that what
 // members get and what the next step is decided by are the same, whatever the pass decides.
 type Tuning struct {
@@ -29,7 +32,7 @@ type Tuning struct {
 }
 
 // ReadTuning reads what is recorded of tuned settings, beside those that the spec declares,
-// by name. Hash is of the spec.
+// by name. Hash is of what is declared and changes what a trial measures.
 func (view *View) ReadTuning(e tune.Engine, declared map[string]string, hash string) Tuning {
 	common := view.Cluster.Common()
 	spec := tune.Spec{
@@ -38,7 +41,7 @@ func (view *View) ReadTuning(e tune.Engine, declared map[string]string, hash str
 		Memory: common.Resources.Limits.Memory().Value(), Volume: view.Storage.Size.Value(),
 		Resources: readResources(common.Resources),
 	}
-	spec.ObserveHours = int(ptr.Deref(common.Tuning.ObserveHours, 24))
+	spec.ObserveHours = int(ptr.Deref(common.Tuning.ObserveHours, DefaultObserveHours))
 	if w := common.Tuning.Window; w != nil {
 		spec.Window = tune.ParseWindow(w.Start, w.End, w.TimeZone)
 	}
@@ -70,11 +73,14 @@ func (t Tuning) merge(tuned map[string]string) map[string]string {
 	return tuned
 }
 
-// HashSpec is a digest of a spec, for a trial that ends when another one is declared.
-func HashSpec(spec any) string {
-	text, err := json.Marshal(spec)
+// HashFields is a digest of declared fields, for a trial that ends when others are declared.
+// One that is empty is as one that is not there.
+func HashFields(fields map[string]string) string {
+	declared := maps.Clone(fields)
+	maps.DeleteFunc(declared, func(_, value string) bool { return value == "" })
+	text, err := json.Marshal(declared)
 	if err != nil {
-		panic(fmt.Sprintf("a spec always marshals: %v", err))
+		panic(fmt.Sprintf("fields always marshal: %v", err))
 	}
 	sum := sha256.Sum256(text)
 	return hex.EncodeToString(sum[:8])
