@@ -86,7 +86,8 @@ type Evidence struct {
 	Settled bool
 	// LastKill is when a member ran out of memory last; zero if none did.
 	LastKill time.Time
-	// Refused says that a member does not take the value of the trial.
+	// Refused says that a member does not take the value of the trial. That it does not take
+	// another setting keeps the cluster from being settled.
 	Refused bool
 }
 
@@ -140,12 +141,30 @@ func EarlierValues(s Spec, st State, now time.Time) []map[string]string {
 	}
 	for _, r := range st.Resting {
 		set := Effective(s, st)
-		if age := now.Sub(r.Since); age >= 0 && age < longestRollBack && set[r.Name] != r.Value {
+		if r.isRollingBack(now) && set[r.Name] != r.Value {
 			set[r.Name] = r.Value
 			sets = append(sets, set)
 		}
 	}
 	return sets
+}
+
+// isRollingBack says whether members may still have the value.
+func (r Resting) isRollingBack(now time.Time) bool {
+	age := now.Sub(r.Since)
+	return age >= 0 && age < longestRollBack
+}
+
+// ListRolledBack are the settings of which members may still have a value that was rolled
+// back, by name.
+func ListRolledBack(st State, now time.Time) []string {
+	var names []string
+	for _, r := range st.Resting {
+		if r.isRollingBack(now) {
+			names = append(names, r.Name)
+		}
+	}
+	return names
 }
 
 // RollBackCheck is when to look again whether members still have a value that was rolled

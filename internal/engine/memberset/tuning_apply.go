@@ -98,7 +98,7 @@ func (j *Judgement) DecideTuning(t Tuning, primary string, settled bool) (*v1alp
 		if m == nil {
 			continue
 		}
-		e.Refused = e.Refused || m.ConfigError != ""
+		e.Refused = e.Refused || t.state.Trial != nil && refusesSetting(m.ConfigError, t.state.Trial.Name)
 		if pod.Name == primary {
 			e.Slots = j.measuredBy(pod)
 		}
@@ -142,12 +142,6 @@ func (view *View) findLastKill() (last time.Time) {
 		}
 	}
 	return last
-}
-
-// isTried says whether a setting is one whose trial is under way.
-func (view *View) isTried(name string) bool {
-	tuning := view.Cluster.CommonStatus().Tuning
-	return tuning != nil && tuning.Trial != nil && tuning.Trial.Name == name && view.Cluster.Common().Tuning.Mode == v1alpha1.TuningApply
 }
 
 // tuningReasons are the reasons of events for steps; those that changed a setting back are

@@ -143,6 +143,9 @@ func TestTrialIsDecided(t *testing.T) {
 			s := w.o.Pods[1].Status.ContainerStatuses
 			s[len(s)-1].Name = "proxy"
 		}, false},
+		"a replica refuses another setting":   {func(w *world) { w.status(1).ConfigError = "jit: no" }, false},
+		"the server refuses another setting":  {func(w *world) { w.status(0).ConfigError = "cannot execute" }, false},
+		"the server refuses it and another":   {func(w *world) { w.status(0).ConfigError = "jit: no; work_mem: no" }, true},
 		"a replica refuses it":                {func(w *world) { w.status(1).ConfigError = "work_mem: no" }, true},
 		"the cluster is suspended":            {func(w *world) { killed(w, now); w.c.Spec.Suspend = true }, false},
 		"the server refuses it":               {func(w *world) { w.status(0).ConfigError = "work_mem: no" }, true},
@@ -154,8 +157,9 @@ func TestTrialIsDecided(t *testing.T) {
 		if quarantined(w) != c.ends || !c.ends && (len(plan.Announcements) > 0 || !cmp.Equal(plan.Report.Tuning, w.c.Status.Tuning)) {
 			t.Errorf("%s: %+v, announced is %+v", name, plan.Report.Tuning, plan.Announcements)
 		}
-		if findFact(plan.Facts, v1alpha1.ConditionStalled, v1alpha1.ReasonInvalidParameter) != nil {
-			t.Errorf("%s: the spec is blamed", name)
+		blamed := findFact(plan.Facts, v1alpha1.ConditionStalled, v1alpha1.ReasonInvalidParameter) != nil
+		if blamed != (strings.Contains(name, "another setting") || strings.Contains(name, "and another")) {
+			t.Errorf("%s: the spec is blamed is %v", name, blamed)
 		}
 		if got := w.config().Parameters["work_mem"]; got != "8MB" {
 			t.Errorf("%s: members get %q before it is recorded", name, got)
@@ -172,6 +176,35 @@ func TestTrialIsDecided(t *testing.T) {
 	}
 	if a := plan.Announcements; len(a) != 1 || a[0].Reason != v1alpha1.ReasonTuningRolledBack || !a[0].Warning || a[0].Cause != "work_mem=8MB" {
 		t.Errorf("announced is %+v", a)
+	}
+}
+
+// A member goes on to report that it refuses a value until it has taken up what is in force
+// again, and the spec is not blamed meanwhile: for ten minutes, and not for what a person
+// declares.
+func TestRefusedTrialBlamesNoSpec(t *testing.T) {
+	isBlamed := func(w *world) bool {
+		return findFact(w.plan().Facts, v1alpha1.ConditionStalled, v1alpha1.ReasonInvalidParameter) != nil
+	}
+	w := trying(t)
+	w.status(0).ConfigError = "work_mem: no"
+	w.c.Status.Tuning = w.plan().Report.Tuning
+	if w.c.Status.Tuning.Trial != nil || isBlamed(w) {
+		t.Errorf("the trial is %+v, the spec is blamed: %v", w.c.Status.Tuning.Trial, isBlamed(w))
+	}
+	w.status(0).ConfigError = "jit: no"
+	if !isBlamed(w) {
+		t.Error("another setting is refused, and the spec is not blamed")
+	}
+	w.status(0).ConfigError = "work_mem: no"
+	w.c.Status.RolledOut.Generation--
+	if !isBlamed(w) {
+		t.Error("a new generation is refused, and the spec is not blamed")
+	}
+	w.c.Status.RolledOut.Generation++
+	w.c.Status.Tuning.Resting[0].Since = metav1.NewTime(now.Add(-10 * time.Minute))
+	if !isBlamed(w) {
+		t.Error("it is refused for ten minutes, and the spec is not blamed")
 	}
 }
 
