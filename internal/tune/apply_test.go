@@ -478,6 +478,61 @@ func TestNoiseIsNoHarm(t *testing.T) {
 	}
 }
 
+// askedIn is a load of which a backup asked for so many checkpoints in each hour, and an agent
+// says so, or not.
+func askedIn(says bool, asked func(settings map[string]float64) float64) func(time.Time, map[string]float64) map[string]float64 {
+	return func(at time.Time, settings map[string]float64) map[string]float64 {
+		sums := writes(at, settings)
+		sums[agentapi.TuningCheckpointsRequested] += asked(settings)
+		if says {
+			sums[agentapi.TuningCheckpointsAsked] = asked(settings)
+		}
+		return sums
+	}
+}
+
+// Checkpoints that backups and copies ask for speak neither for nor against a value.
+func TestAskedCheckpointsDoNotCount(t *testing.T) {
+	inTrial := func(settings map[string]float64) float64 {
+		if settings["max_wal_size"] > postgresSettings()["max_wal_size"] {
+			return 40
+		}
+		return 0
+	}
+	before := func(settings map[string]float64) float64 { return 20 - inTrial(settings)/2 }
+	for name, c := range map[string]struct {
+		measure func(time.Time, map[string]float64) map[string]float64
+		want    StepKind
+	}{
+		"a copy in the trial":                   {askedIn(true, inTrial), Kept},
+		"a copy in it, with an earlier agent":   {askedIn(false, inTrial), Quarantined},
+		"a copy before it":                      {askedIn(true, before), Kept},
+		"a copy before one that does not help":  {helplessWith(askedIn(true, before)), Quarantined},
+		"a copy before it, with an earlier one": {helplessWith(askedIn(false, before)), Kept},
+	} {
+		d := newDatabase(c.measure).hours(2 * leastHours)
+		if len(d.steps) < 2 || d.steps[0].Kind != Tried || d.steps[1].Kind != c.want {
+			t.Errorf("%s: %+v", name, d.steps)
+		}
+	}
+	idle := newDatabase(func(time.Time, map[string]float64) map[string]float64 {
+		return map[string]float64{agentapi.TuningCheckpointsRequested: 30, agentapi.TuningCheckpointsAsked: 30, agentapi.TuningCheckpointsTimed: 0,
+			agentapi.TuningWALBytes: 3 * gibibyte, agentapi.TuningTransactions: 1e5}
+	})
+	if idle.hours(2 * leastHours); len(idle.steps) > 0 {
+		t.Errorf("checkpoints that a client asks for are a reason: %+v", idle.steps)
+	}
+}
+
+// helplessWith is the load of another one, whose forced checkpoints stay as they are.
+func helplessWith(load func(time.Time, map[string]float64) map[string]float64) func(time.Time, map[string]float64) map[string]float64 {
+	return func(at time.Time, settings map[string]float64) map[string]float64 {
+		sums := load(at, settings)
+		sums[agentapi.TuningCheckpointsRequested] += helpless(at, settings)[agentapi.TuningCheckpointsRequested] - writes(at, settings)[agentapi.TuningCheckpointsRequested]
+		return sums
+	}
+}
+
 // A rest that another client wrote, or a wrong clock, ends after a quarantine at most.
 func TestRestIsBounded(t *testing.T) {
 	d := newDatabase(writes)
