@@ -34,6 +34,11 @@ const (
 	mostPeriods = 4
 )
 
+// HoursRead is how long before a trial, or before now where there is none, measurements are
+// read: by a baseline, which is an hour more than a day, and by recommendations. Clocks may
+// differ by the rest.
+const HoursRead = longestEvidence + 2*time.Hour
+
 // period is how many hours are observed, before a trial and in it: each hour is compared
 // with the one so many hours before it.
 type period int

@@ -86,6 +86,23 @@ func HashFields(fields map[string]string) string {
 	return hex.EncodeToString(sum[:8])
 }
 
+// findHours says whose measurements mode Apply reads by the hour, and from when on: those of the
+// member that a trial is about, and else of the one that leads. It is by what is recorded, so
+// that a primary that does not answer for a moment keeps its hours.
+func findHours(c v1alpha1.Cluster, now time.Time) (pod string, since time.Time) {
+	if c.Common().Tuning.Mode != v1alpha1.TuningApply {
+		return "", time.Time{}
+	}
+	pod, since = c.CommonStatus().Primary, now
+	if trial := readTuning(c.CommonStatus().Tuning).Trial; trial != nil {
+		pod = trial.Primary
+		if trial.Since.Before(now) {
+			since = trial.Since
+		}
+	}
+	return pod, since.Add(-tune.HoursRead)
+}
+
 // DecideTuning is what is tuned from the next pass on, and what changed. Primary is the
 // member that takes writes, empty for none, and settled says that no step is to be taken.
 func (j *Judgement) DecideTuning(t Tuning, primary string, settled bool) (*v1alpha1.TuningStatus, []engine.Announcement) {
