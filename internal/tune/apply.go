@@ -26,6 +26,13 @@ const (
 	longestRollBack = 10 * time.Minute
 )
 
+// What the API server takes of a text. Numbers of a member that reports nonsense may be long,
+// and a status that is refused is refused as a whole.
+const longestEvidenceText, longestReason = 256, 512
+
+// shorten cuts a text off after so many bytes.
+func shorten(text string, most int) string { return text[:min(len(text), most)] }
+
 // State is what is remembered of a cluster's tuned settings. What is not in it is not tuned.
 type State struct {
 	// Settings that were tried and stay.
@@ -261,8 +268,12 @@ func (m *machine) endTrial(kind StepKind, rest time.Duration, why string) {
 		m.addStep(Released, t.Name, t.Value, "the trial of %s=%s ends: %s", t.Name, t.Value, why)
 		return
 	}
-	m.rest(Resting{Name: t.Name, Value: t.Value, Reason: why, Quarantined: kind == Quarantined, Since: m.now, Until: until})
-	m.addStep(kind, t.Name, t.Value, "%s is %s again, after a trial of %s: %s. It is not tried again before %s", t.Name, t.From, t.Value, why, until.Format(time.DateOnly))
+	before := t.From
+	if slices.ContainsFunc(m.steps, func(s Step) bool { return s.Name == t.Name }) {
+		before = "what members compute" // the kept value before it goes in the same step
+	}
+	m.rest(Resting{Name: t.Name, Value: t.Value, Reason: shorten(why, longestReason), Quarantined: kind == Quarantined, Since: m.now, Until: until})
+	m.addStep(kind, t.Name, t.Value, "%s is %s again, after a trial of %s: %s. It is not tried again before %s", t.Name, before, t.Value, why, until.Format(time.DateOnly))
 }
 
 // rest has a setting not tried for a time.
@@ -314,14 +325,14 @@ func (m *machine) judgeMeasured(t Trial, q measure, c comparison, complete bool)
 	switch {
 	case !m.evidence.Settled:
 		m.endLate(m.now.Sub(t.Since))
-	case c.isMuchWorse(q), complete && c.isComparable() && c.cost > mostCost:
+	case c.isMuchWorse(q), complete && c.isComparable() && !(c.cost <= mostCost): // also where it is no number
 		m.endTrial(Quarantined, quarantine, "it is worse: "+q.describe(c))
 	case !complete || !c.isComparable():
 		m.endLate(m.now.Sub(t.Since))
-	case c.left > mostLeft:
-		m.endTrial(Quarantined, quarantine, "it is no better: "+q.describe(c))
-	default:
+	case c.left <= mostLeft:
 		m.keep(t, q.describe(c))
+	default:
+		m.endTrial(Quarantined, quarantine, "it is no better: "+q.describe(c))
 	}
 }
 
@@ -333,6 +344,7 @@ func (m *machine) endLate(age time.Duration) {
 }
 
 func (m *machine) keep(t Trial, evidence string) {
+	evidence = shorten(evidence, longestEvidenceText)
 	m.next.Trial = nil
 	m.next.Settings = slices.DeleteFunc(slices.Clone(m.next.Settings), func(o Tuned) bool { return o.Name == t.Name })
 	m.next.Settings = append(m.next.Settings, Tuned{Name: t.Name, Value: t.Value, From: t.From, Evidence: evidence, Basis: m.spec.Basis(), Since: m.now})
@@ -396,7 +408,7 @@ func (m *machine) startTrial() {
 			continue
 		}
 		m.next.Trial = &Trial{
-			Name: advice.Name, From: advice.Current, Value: advice.Value, Evidence: advice.Evidence,
+			Name: advice.Name, From: advice.Current, Value: advice.Value, Evidence: shorten(advice.Evidence, longestEvidenceText),
 			Primary: e.Primary, SpecHash: s.Hash, Since: m.now,
 		}
 		m.addStep(Tried, advice.Name, advice.Value, "%s is tried at %s, and was %s: %s", advice.Name, advice.Value, advice.Current, advice.Evidence)
