@@ -24,6 +24,9 @@ const (
 	// longestRollBack is how long a member may have a value that was rolled back before it
 	// counts as one that does not follow.
 	longestRollBack = 10 * time.Minute
+	// mostUsed is the share of a volume from which on nothing tuned may take more of it, and
+	// mostUsedToTry that up to which a larger value is tried: what it takes at most fits between.
+	mostUsed, mostUsedToTry = 0.85, 0.7
 )
 
 // What the API server takes of a text. Numbers of a member that reports nonsense may be long,
@@ -93,6 +96,8 @@ type Evidence struct {
 	Settled bool
 	// LastKill is when a member ran out of memory last; zero if none did.
 	LastKill time.Time
+	// Used is the largest share of a member's volume that is in use; 0 while none is known.
+	Used float64
 	// Refused says that a member does not take the value of the trial. That it does not take
 	// another setting keeps the cluster from being settled.
 	Refused bool
@@ -198,7 +203,7 @@ func Next(s Spec, e Evidence, was State, now time.Time) (State, []Step) {
 	m := machine{spec: s, evidence: e, now: now.UTC().Truncate(time.Second)}
 	m.followSpec(was)
 	switch {
-	case !s.Apply:
+	case !s.Apply, m.rollBackFull():
 	case m.next.Trial != nil:
 		m.judgeTrial(*m.next.Trial)
 	case m.rollBackExcess():
@@ -351,6 +356,35 @@ func (m *machine) keep(t Trial, evidence string) {
 	m.addStep(Kept, t.Name, t.Value, "%s stays at %s, and was %s: %s. Commit spec.parameters.%s to keep it in Git", t.Name, t.Value, t.From, evidence, t.Name)
 }
 
+// rollBackFull takes back what takes more of the volume, while one is nearly full: first the
+// value that is tried, then the one that was kept.
+func (m *machine) rollBackFull() bool {
+	const why = "a volume is nearly full"
+	if m.evidence.Used <= mostUsed {
+		return false
+	}
+	if t := m.next.Trial; t != nil && findTried(m.spec.Engine, t.Name).disk {
+		m.abort(why)
+		return true
+	}
+	for i, t := range m.next.Settings {
+		if findTried(m.spec.Engine, t.Name).disk {
+			m.rollBack(i, RolledBack, afterUndecided, why)
+			return true
+		}
+	}
+	return false
+}
+
+// rollBack takes a value back that was kept.
+func (m *machine) rollBack(i int, kind StepKind, rest time.Duration, why string) {
+	t := m.next.Settings[i]
+	m.next.Settings = slices.Delete(slices.Clone(m.next.Settings), i, i+1)
+	until := m.now.Add(rest)
+	m.rest(Resting{Name: t.Name, Value: t.Value, Reason: why, Quarantined: kind == Quarantined, Since: m.now, Until: until})
+	m.addStep(kind, t.Name, t.Value, "%s is no longer tuned to %s: %s. It is not tried again before %s", t.Name, t.Value, why, until.Format(time.DateOnly))
+}
+
 // rollBackExcess takes a tuned memory setting back when a member ran out of memory with it, or
 // when all of them together may by now take more than the envelope: there are more
 // connections than when it was tried. Those of a replica are not measured: only a kill tells.
@@ -363,10 +397,7 @@ func (m *machine) rollBackExcess() bool {
 		case !m.exceedsMemory(t.Name, m.evidence.Slots):
 			continue
 		}
-		m.next.Settings = slices.Delete(slices.Clone(m.next.Settings), i, i+1)
-		until := m.now.Add(quarantine)
-		m.rest(Resting{Name: t.Name, Value: t.Value, Reason: why, Quarantined: true, Since: m.now, Until: until})
-		m.addStep(Quarantined, t.Name, t.Value, "%s is no longer tuned to %s: %s. It is not tried again before %s", t.Name, t.Value, why, until.Format(time.DateOnly))
+		m.rollBack(i, Quarantined, quarantine, why)
 		return true
 	}
 	return false
@@ -404,7 +435,7 @@ func (m *machine) startTrial() {
 	s.Declared = s.mergeTuned(m.next)
 	for _, advice := range Recommend(s, e.Slots, nil, m.now) {
 		r := findTried(s.Engine, advice.Name)
-		if r == nil || m.spec.declares(advice.Name) || m.findResting(advice.Name) != nil || !r.trial.isBaseline(listBefore(e.Slots, s.period()), s.period()) {
+		if r == nil || r.disk && e.Used > mostUsedToTry || m.spec.declares(advice.Name) || m.findResting(advice.Name) != nil || !r.trial.isBaseline(listBefore(e.Slots, s.period()), s.period()) {
 			continue
 		}
 		m.next.Trial = &Trial{

@@ -533,6 +533,40 @@ func helplessWith(load func(time.Time, map[string]float64) map[string]float64) f
 	}
 }
 
+// On a volume that is filling up, no larger max_wal_size is tried, and one that is tuned goes
+// back: first the one that is tried, also while something else is under way.
+func TestVolumeFillsUp(t *testing.T) {
+	d := newDatabase(writes)
+	d.evidence.Used = 0.71
+	if d.hours(leastHours); len(d.steps) > 0 {
+		t.Fatalf("it is tried: %+v", d.steps)
+	}
+	d.evidence.Used = 0.7
+	d.hours(2*leastHours + 1) // one is kept, and the next is tried
+	if len(d.state.Settings) != 1 || d.state.Trial == nil {
+		t.Fatalf("%+v", d.state)
+	}
+	d.evidence.Used, d.steps = 0.85, nil
+	if d.decide(); len(d.steps) > 0 {
+		t.Errorf("at 85 %%: %+v", d.steps)
+	}
+	d.evidence.Used, d.evidence.Settled = 0.86, false
+	if d.decide(); d.state.Trial != nil || len(d.state.Settings) != 1 {
+		t.Errorf("the trial goes on: %+v", d.steps)
+	}
+	if d.decide(); len(d.state.Settings) != 0 || !slices.Equal(d.kinds(), []StepKind{RolledBack, RolledBack}) || !strings.Contains(d.steps[1].Message, "a volume is nearly full") {
+		t.Errorf("it stays: %+v", d.steps)
+	}
+	if d.decide(); len(d.steps) != 2 || d.state.Resting[0].Quarantined {
+		t.Errorf("%+v, %+v", d.steps, d.state)
+	}
+	memory := tunedDatabase(t)
+	memory.evidence.Settled, memory.evidence.Used = false, 0.99
+	if memory.decide(); len(memory.steps) > 0 {
+		t.Errorf("work_mem takes none of it: %+v", memory.steps)
+	}
+}
+
 // A rest that another client wrote, or a wrong clock, ends after a quarantine at most.
 func TestRestIsBounded(t *testing.T) {
 	d := newDatabase(writes)

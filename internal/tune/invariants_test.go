@@ -120,6 +120,9 @@ func randomEvidence(r *rand.Rand, e Engine, st State) Evidence {
 		evidence.Primary = []string{"", "orders-1"}[r.IntN(2)]
 	}
 	if seldom() {
+		evidence.Used = r.Float64()
+	}
+	if seldom() {
 		evidence.LastKill = monday.Add(-time.Duration(r.IntN(100)) * time.Hour)
 	}
 	return evidence
@@ -227,6 +230,9 @@ func explainBadTrial(s Spec, e Evidence, next State, now time.Time) string {
 	value, _ := rule.parse(trial.Value)
 	if !rule.isClose(last.Settings[trial.Name], from) || value <= from || value > MostStep*from {
 		return "a trial is not of a larger value"
+	}
+	if rule.disk && e.Used > mostUsedToTry {
+		return "a volume that fills up gets more WAL"
 	}
 	with := maps.Clone(last.Settings)
 	with[trial.Name] = value
@@ -355,6 +361,8 @@ func (w *walk) happen() {
 		w.idle = w.r.IntN(10)
 	case 14:
 		w.late = w.r.IntN(4)
+	case 16:
+		e.Used = w.r.Float64()
 	case 15:
 		w.spec.Volume = int64(1+w.r.IntN(20)) * gibibyte
 		w.spec.Hash += "v"

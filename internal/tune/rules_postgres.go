@@ -11,7 +11,7 @@ const page = 8 * kibibyte
 
 var postgresRules = []rule{
 	{
-		name: "max_wal_size", field: "spec.parameters.max_wal_size", unit: mebibyte, units: postgresUnits, plain: mebibyte, rounding: mebibyte,
+		name: "max_wal_size", field: "spec.parameters.max_wal_size", unit: mebibyte, units: postgresUnits, plain: mebibyte, rounding: mebibyte, disk: true,
 		most: shareOfVolume(0.2), judge: judgeCheckpoints,
 		// Fewer checkpoints write fewer whole pages: the WAL of a transaction must not grow.
 		trial: &measure{

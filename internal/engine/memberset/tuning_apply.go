@@ -116,6 +116,9 @@ func (j *Judgement) DecideTuning(t Tuning, primary string, settled bool) (*v1alp
 			continue
 		}
 		e.Refused = e.Refused || t.state.Trial != nil && refusesSetting(m.ConfigError, t.state.Trial.Name)
+		if m.VolumeSize > 0 {
+			e.Used = max(e.Used, float64(m.VolumeUsed)/float64(m.VolumeSize))
+		}
 		if pod.Name == primary {
 			e.Slots = j.measuredBy(pod)
 		}

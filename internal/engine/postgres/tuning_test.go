@@ -179,6 +179,19 @@ func TestTrialIsDecided(t *testing.T) {
 	}
 }
 
+// The fullest volume counts: what a tuned max_wal_size takes of it goes back.
+func TestTuningOnAFullVolume(t *testing.T) {
+	w := trying(t)
+	w.status(1).VolumeSize, w.status(1).VolumeUsed = 100, 84
+	if s := w.plan().Report.Tuning; len(s.Settings) != 1 {
+		t.Errorf("at 84 %%: %+v", s)
+	}
+	w.status(1).VolumeUsed = 86
+	if s := w.plan().Report.Tuning; len(s.Settings) != 0 || s.Trial == nil || len(s.Resting) != 1 || s.Resting[0].Name != "max_wal_size" {
+		t.Errorf("at 86 %%: %+v", s)
+	}
+}
+
 // A member goes on to report that it refuses a value until it has taken up what is in force
 // again, and the spec is not blamed meanwhile: for ten minutes, and not for what a person
 // declares.
