@@ -107,7 +107,7 @@ func reconfigure(t *testing.T, w *world, primary *run, volume string, parameters
 	return primary
 }
 
-// Checkpoints that a client asks for are told from those that the amount of WAL requests.
+// Checkpoints that a client asks for are distinguished from those that the amount of WAL requests.
 func TestRealAskedCheckpoints(t *testing.T) {
 	w := newWorld(t, 1)
 	w.configure(func(c *agentapi.ClusterConfig) {
