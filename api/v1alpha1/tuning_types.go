@@ -169,7 +169,7 @@ type TuningTrialStatus struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=64
 	Primary string `json:"primary,omitempty"`
-	// SpecHash is of the spec, without replicas and suspend. The trial ends when it is another one.
+	// SpecHash is of the spec's fields that change what is measured. The trial ends when it is another one.
 	// +optional
 	// +kubebuilder:validation:MaxLength=64
 	SpecHash string `json:"specHash,omitempty"`

@@ -83,7 +83,10 @@ const (
 	TuningTempBytes            = "temp_bytes"
 	TuningCheckpointsRequested = "checkpoints_requested"
 	TuningCheckpointsTimed     = "checkpoints_timed"
-	TuningWALBytes             = "wal_bytes"
+	// TuningCheckpointsAsked are those of the requested ones that a client asked for, such as a
+	// backup, and not the amount of WAL. Earlier agents do not say it.
+	TuningCheckpointsAsked = "checkpoints_asked"
+	TuningWALBytes         = "wal_bytes"
 	// TuningTransactions are those in databases of clients: the agent's own do not count.
 	TuningTransactions = "transactions"
 	// TuningConnections is a level: client connections. TuningDataSize is one, too.

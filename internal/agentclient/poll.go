@@ -134,12 +134,13 @@ func (p *Poller) followInsights(ctx context.Context, name types.NamespacedName, 
 }
 
 // followTuning asks for what the member measured when it reports something new, which it
-// does at most once in ten minutes. That it fails is no failure of the member.
+// does at most once in ten minutes, or when it is wanted by the hour from now on, or no longer.
+// That it fails is no failure of the member.
 func (p *Poller) followTuning(ctx context.Context, name types.NamespacedName, m *member, a *agent, status *agentapi.Status) {
 	p.mu.Lock()
-	held, hours := m.observation.Tuning, m.hours
+	held, heldHours, hours, since := m.observation.Tuning, m.heldHours, m.hours, m.hoursSince
 	p.mu.Unlock()
-	if status.TuningRevision == "" || held != nil && held.Revision == status.TuningRevision {
+	if status.TuningRevision == "" || held != nil && held.Revision == status.TuningRevision && heldHours == hours {
 		return
 	}
 	measured, err := a.askTuning(ctx, hours)
@@ -147,10 +148,14 @@ func (p *Poller) followTuning(ctx context.Context, name types.NamespacedName, m 
 		p.opts.Log.V(1).Info("Measurements for tuning are missing", "cluster", name, "member", m.Pod, "reason", err.Error())
 		return
 	}
+	if hours {
+		measured.Slots = slices.DeleteFunc(measured.Slots, func(slot agentapi.TuningSlot) bool { return slot.End.Before(since) })
+		measured.Slots = slices.Clone(measured.Slots) // without the room of those
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if ctx.Err() == nil {
-		m.observation.Tuning = measured
+		m.observation.Tuning, m.heldHours = measured, hours
 		p.wake(name)
 	}
 }

@@ -54,8 +54,10 @@ type Target struct {
 	// once, and its answer wakes the loop. Zero where any answer does. It is not
 	// in the future. While it is not zero, members are asked whether they flush.
 	Since time.Time
-	// Hours says that what members measure is wanted by the hour, for a trial of a setting.
-	Hours bool
+	// HoursOf is the pod whose measurements are wanted by the hour, for a trial of a setting,
+	// and HoursSince from when on: what is older is not kept in memory. Empty for none.
+	HoursOf    string
+	HoursSince time.Time
 }
 
 // Observation is what is known of a member.
@@ -133,8 +135,10 @@ type member struct {
 	// since is the newest Target.Since, and flush says that there is one now.
 	since time.Time
 	flush bool
-	// hours says that measurements are asked for by the hour.
-	hours bool
+	// hours says that measurements are asked for by the hour, from hoursSince on, and heldHours
+	// that those of the observation are.
+	hours, heldHours bool
+	hoursSince       time.Time
 	// asked is when the present question was sent, askedFlush whether it asks for
 	// a flush, and interrupt ends it; nil while there is none.
 	asked      time.Time
@@ -240,14 +244,14 @@ func (p *Poller) Watch(name types.NamespacedName, owner types.UID, t Target) {
 		old := c.members[want.Pod]
 		if old != nil && old.Member == want && !newTLS {
 			old.askAgain(t.Since)
-			old.hours = t.Hours
+			old.hours, old.hoursSince = t.HoursOf == want.Pod, t.HoursSince
 			continue
 		}
-		m := &member{Member: want, since: t.Since, flush: !t.Since.IsZero(), hours: t.Hours}
+		m := &member{Member: want, since: t.Since, flush: !t.Since.IsZero(), hours: t.HoursOf == want.Pod, hoursSince: t.HoursSince}
 		if old != nil {
 			old.stopPoll()
 			if old.UID == want.UID {
-				m.observation, m.failing = old.observation, old.failing
+				m.observation, m.failing, m.heldHours = old.observation, old.failing, old.heldHours
 			}
 		}
 		c.members[want.Pod] = m

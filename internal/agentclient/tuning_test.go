@@ -59,13 +59,16 @@ func TestTuningIsAskedForWhenItChanges(t *testing.T) {
 	})
 }
 
-// Measurements are asked for by the hour where a trial needs them, and again as before once
-// it does not. Five days of them fit in an answer.
+// Measurements of one member are asked for by the hour where a trial needs them, at once, and
+// again as before once it does not. What is older than is read is not kept. Five days of them
+// fit in an answer.
 func TestTuningByTheHour(t *testing.T) {
 	runInBubble(t, func(t *testing.T, w *world) {
 		long := agentapi.Tuning{Pod: "orders-0", PodUID: "uid-0"}
-		for range 136 {
-			slot := agentapi.TuningSlot{Start: time.Now(), End: time.Now(), Seconds: 3600.123456789, Sums: map[string]float64{}, Peaks: map[string]float64{}, Settings: map[string]float64{}}
+		begin := time.Now().UTC()
+		for n := range 136 {
+			end := begin.Add(time.Duration(n-135) * time.Hour)
+			slot := agentapi.TuningSlot{Start: end.Add(-time.Hour), End: end, Seconds: 3600.123456789, Sums: map[string]float64{}, Peaks: map[string]float64{}, Settings: map[string]float64{}}
 			for _, values := range []map[string]float64{slot.Sums, slot.Peaks, slot.Settings} {
 				for n := range 10 {
 					values["a_setting_or_a_counter_"+string(rune('a'+n))] = 12345678901.5
@@ -80,20 +83,39 @@ func TestTuningByTheHour(t *testing.T) {
 			_ = json.NewEncoder(out).Encode(long)
 		}
 		w.agent.mu.Unlock()
-		for i, hours := range []bool{true, false, true} {
-			w.watchMembers(func(to *Target) { to.Hours = hours })
-			w.agent.mu.Lock()
-			long.Revision = strconv.Itoa(i)
-			w.agent.mu.Unlock()
-			w.agent.changeStatus(func(s *agentapi.Status) { s.TuningRevision = strconv.Itoa(i) })
+		for i, c := range []struct {
+			of        string
+			since     time.Duration
+			newAnswer bool
+			hours     bool
+			slots     int
+		}{
+			{"orders-0", 0, true, true, 136},
+			{"", 0, true, false, 136}, // whatever an agent answers then is kept
+			{"orders-0", 0, true, true, 136},
+			{"orders-1", 0, false, false, 136},
+			{"orders-0", 27 * time.Hour, false, true, 28},
+		} {
+			w.watchMembers(func(to *Target) {
+				to.HoursOf = c.of
+				if c.since > 0 {
+					to.HoursSince = begin.Add(-c.since)
+				}
+			})
+			if c.newAnswer {
+				w.agent.mu.Lock()
+				long.Revision = strconv.Itoa(i)
+				w.agent.mu.Unlock()
+				w.agent.changeStatus(func(s *agentapi.Status) { s.TuningRevision = strconv.Itoa(i) })
+			}
 			time.Sleep(time.Minute)
 			w.agent.mu.Lock()
-			if got := w.agent.tuningQuery == agentapi.TuningHoursQuery+"=true"; got != hours {
-				t.Errorf("asked was %q, want by the hour: %v", w.agent.tuningQuery, hours)
+			if got := w.agent.tuningQuery == agentapi.TuningHoursQuery+"=true"; got != c.hours {
+				t.Errorf("%d: asked was %q, want by the hour: %v", i, w.agent.tuningQuery, c.hours)
 			}
 			w.agent.mu.Unlock()
-			if o := w.observedMember(); o.Tuning == nil || len(o.Tuning.Slots) != 136 {
-				t.Errorf("%+v", o.Tuning)
+			if o := w.observedMember(); o.Tuning == nil || len(o.Tuning.Slots) != c.slots || cap(o.Tuning.Slots) > 2*c.slots {
+				t.Errorf("%d: %d slots are kept, want %d", i, len(o.Tuning.Slots), c.slots)
 			}
 		}
 	})

@@ -76,9 +76,13 @@ func TestCompactFieldsSayNothingOfOwners(t *testing.T) {
 	if err := set.FromJSON(strings.NewReader(CompactFields(fieldsOfOwners(t, "one"), listOwners("one")).GetRawString())); err != nil {
 		t.Fatal(err)
 	}
-	if want := fieldpath.NewSet(fieldpath.MakePathOrDie("spec", "replicas")); !set.Equals(want) {
-		t.Errorf("they say %s, want %s", set, want)
-	}
+	set.Iterate(func(path fieldpath.Path) {
+		for _, element := range path {
+			if element.Key != nil {
+				t.Errorf("they have %s", path)
+			}
+		}
+	})
 }
 
 // A cached object is read as the same object from the API server.

@@ -218,7 +218,7 @@ func TestTuningOfASuspendedCluster(t *testing.T) {
 	w.awaitTuned(c, "a trial", "128MB", isTried)
 }
 
-// The number of members may change in a trial; any other change of the spec ends it.
+// The number of members may change in a trial; a change of what is measured ends it.
 func TestTuningGoesOnWhileScaling(t *testing.T) {
 	t.Parallel()
 	w, c, o := tryingWorld(t)

@@ -24,7 +24,17 @@ const (
 	// longestRollBack is how long a member may have a value that was rolled back before it
 	// counts as one that does not follow.
 	longestRollBack = 10 * time.Minute
+	// mostUsed is the share of a volume from which on nothing tuned may take more of it, and
+	// mostUsedToTry that up to which a larger value is tried: what it takes at most fits between.
+	mostUsed, mostUsedToTry = 0.85, 0.7
 )
+
+// What the API server takes of a text. Numbers of a member that reports nonsense may be long,
+// and a status that is refused is refused as a whole.
+const longestEvidenceText, longestReason = 256, 512
+
+// shorten cuts a text off after so many bytes.
+func shorten(text string, most int) string { return text[:min(len(text), most)] }
 
 // State is what is remembered of a cluster's tuned settings. What is not in it is not tuned.
 type State struct {
@@ -57,7 +67,7 @@ type Trial struct {
 	// From is the value before, to which a rollback returns, and Evidence what spoke for
 	// another one.
 	From, Evidence string
-	// Primary is the member whose load is compared, and SpecHash the spec at the start.
+	// Primary is the member whose load is compared, and SpecHash is Spec.Hash at the start.
 	Primary, SpecHash string
 	Since             time.Time
 }
@@ -86,7 +96,10 @@ type Evidence struct {
 	Settled bool
 	// LastKill is when a member ran out of memory last; zero if none did.
 	LastKill time.Time
-	// Refused says that a member does not take the value of the trial.
+	// Used is the largest share of a member's volume that is in use; 0 while none is known.
+	Used float64
+	// Refused says that a member does not take the value of the trial. That it does not take
+	// another setting keeps the cluster from being settled.
 	Refused bool
 }
 
@@ -140,12 +153,30 @@ func EarlierValues(s Spec, st State, now time.Time) []map[string]string {
 	}
 	for _, r := range st.Resting {
 		set := Effective(s, st)
-		if age := now.Sub(r.Since); age >= 0 && age < longestRollBack && set[r.Name] != r.Value {
+		if r.isRollingBack(now) && set[r.Name] != r.Value {
 			set[r.Name] = r.Value
 			sets = append(sets, set)
 		}
 	}
 	return sets
+}
+
+// isRollingBack says whether members may still have the value.
+func (r Resting) isRollingBack(now time.Time) bool {
+	age := now.Sub(r.Since)
+	return age >= 0 && age < longestRollBack
+}
+
+// ListRolledBack are the settings of which members may still have a value that was rolled
+// back, by name.
+func ListRolledBack(st State, now time.Time) []string {
+	var names []string
+	for _, r := range st.Resting {
+		if r.isRollingBack(now) {
+			names = append(names, r.Name)
+		}
+	}
+	return names
 }
 
 // RollBackCheck is when to look again whether members still have a value that was rolled
@@ -172,7 +203,7 @@ func Next(s Spec, e Evidence, was State, now time.Time) (State, []Step) {
 	m := machine{spec: s, evidence: e, now: now.UTC().Truncate(time.Second)}
 	m.followSpec(was)
 	switch {
-	case !s.Apply:
+	case !s.Apply, m.rollBackFull():
 	case m.next.Trial != nil:
 		m.judgeTrial(*m.next.Trial)
 	case m.rollBackExcess():
@@ -242,8 +273,12 @@ func (m *machine) endTrial(kind StepKind, rest time.Duration, why string) {
 		m.addStep(Released, t.Name, t.Value, "the trial of %s=%s ends: %s", t.Name, t.Value, why)
 		return
 	}
-	m.rest(Resting{Name: t.Name, Value: t.Value, Reason: why, Quarantined: kind == Quarantined, Since: m.now, Until: until})
-	m.addStep(kind, t.Name, t.Value, "%s is %s again, after a trial of %s: %s. It is not tried again before %s", t.Name, t.From, t.Value, why, until.Format(time.DateOnly))
+	before := t.From
+	if slices.ContainsFunc(m.steps, func(s Step) bool { return s.Name == t.Name }) {
+		before = "what members compute" // the kept value before it goes in the same step
+	}
+	m.rest(Resting{Name: t.Name, Value: t.Value, Reason: shorten(why, longestReason), Quarantined: kind == Quarantined, Since: m.now, Until: until})
+	m.addStep(kind, t.Name, t.Value, "%s is %s again, after a trial of %s: %s. It is not tried again before %s", t.Name, before, t.Value, why, until.Format(time.DateOnly))
 }
 
 // rest has a setting not tried for a time.
@@ -295,14 +330,14 @@ func (m *machine) judgeMeasured(t Trial, q measure, c comparison, complete bool)
 	switch {
 	case !m.evidence.Settled:
 		m.endLate(m.now.Sub(t.Since))
-	case c.isMuchWorse(q), complete && c.isComparable() && c.cost > mostCost:
+	case c.isMuchWorse(q), complete && c.isComparable() && !(c.cost <= mostCost): // also where it is no number
 		m.endTrial(Quarantined, quarantine, "it is worse: "+q.describe(c))
 	case !complete || !c.isComparable():
 		m.endLate(m.now.Sub(t.Since))
-	case c.left > mostLeft:
-		m.endTrial(Quarantined, quarantine, "it is no better: "+q.describe(c))
-	default:
+	case c.left <= mostLeft:
 		m.keep(t, q.describe(c))
+	default:
+		m.endTrial(Quarantined, quarantine, "it is no better: "+q.describe(c))
 	}
 }
 
@@ -314,10 +349,40 @@ func (m *machine) endLate(age time.Duration) {
 }
 
 func (m *machine) keep(t Trial, evidence string) {
+	evidence = shorten(evidence, longestEvidenceText)
 	m.next.Trial = nil
 	m.next.Settings = slices.DeleteFunc(slices.Clone(m.next.Settings), func(o Tuned) bool { return o.Name == t.Name })
 	m.next.Settings = append(m.next.Settings, Tuned{Name: t.Name, Value: t.Value, From: t.From, Evidence: evidence, Basis: m.spec.Basis(), Since: m.now})
 	m.addStep(Kept, t.Name, t.Value, "%s stays at %s, and was %s: %s. Commit spec.parameters.%s to keep it in Git", t.Name, t.Value, t.From, evidence, t.Name)
+}
+
+// rollBackFull takes back what takes more of the volume, while one is nearly full: first the
+// value that is tried, then the one that was kept.
+func (m *machine) rollBackFull() bool {
+	const why = "a volume is nearly full"
+	if m.evidence.Used <= mostUsed {
+		return false
+	}
+	if t := m.next.Trial; t != nil && findTried(m.spec.Engine, t.Name).disk {
+		m.abort(why)
+		return true
+	}
+	for i, t := range m.next.Settings {
+		if findTried(m.spec.Engine, t.Name).disk {
+			m.rollBack(i, RolledBack, afterUndecided, why)
+			return true
+		}
+	}
+	return false
+}
+
+// rollBack takes a value back that was kept.
+func (m *machine) rollBack(i int, kind StepKind, rest time.Duration, why string) {
+	t := m.next.Settings[i]
+	m.next.Settings = slices.Delete(slices.Clone(m.next.Settings), i, i+1)
+	until := m.now.Add(rest)
+	m.rest(Resting{Name: t.Name, Value: t.Value, Reason: why, Quarantined: kind == Quarantined, Since: m.now, Until: until})
+	m.addStep(kind, t.Name, t.Value, "%s is no longer tuned to %s: %s. It is not tried again before %s", t.Name, t.Value, why, until.Format(time.DateOnly))
 }
 
 // rollBackExcess takes a tuned memory setting back when a member ran out of memory with it, or
@@ -332,10 +397,7 @@ func (m *machine) rollBackExcess() bool {
 		case !m.exceedsMemory(t.Name, m.evidence.Slots):
 			continue
 		}
-		m.next.Settings = slices.Delete(slices.Clone(m.next.Settings), i, i+1)
-		until := m.now.Add(quarantine)
-		m.rest(Resting{Name: t.Name, Value: t.Value, Reason: why, Quarantined: true, Since: m.now, Until: until})
-		m.addStep(Quarantined, t.Name, t.Value, "%s is no longer tuned to %s: %s. It is not tried again before %s", t.Name, t.Value, why, until.Format(time.DateOnly))
+		m.rollBack(i, Quarantined, quarantine, why)
 		return true
 	}
 	return false
@@ -373,11 +435,11 @@ func (m *machine) startTrial() {
 	s.Declared = s.mergeTuned(m.next)
 	for _, advice := range Recommend(s, e.Slots, nil, m.now) {
 		r := findTried(s.Engine, advice.Name)
-		if r == nil || m.spec.declares(advice.Name) || m.findResting(advice.Name) != nil || !r.trial.isBaseline(listBefore(e.Slots, s.period()), s.period()) {
+		if r == nil || r.disk && e.Used > mostUsedToTry || m.spec.declares(advice.Name) || m.findResting(advice.Name) != nil || !r.trial.isBaseline(listBefore(e.Slots, s.period()), s.period()) {
 			continue
 		}
 		m.next.Trial = &Trial{
-			Name: advice.Name, From: advice.Current, Value: advice.Value, Evidence: advice.Evidence,
+			Name: advice.Name, From: advice.Current, Value: advice.Value, Evidence: shorten(advice.Evidence, longestEvidenceText),
 			Primary: e.Primary, SpecHash: s.Hash, Since: m.now,
 		}
 		m.addStep(Tried, advice.Name, advice.Value, "%s is tried at %s, and was %s: %s", advice.Name, advice.Value, advice.Current, advice.Evidence)

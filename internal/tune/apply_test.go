@@ -478,6 +478,95 @@ func TestNoiseIsNoHarm(t *testing.T) {
 	}
 }
 
+// askedIn is a load of which a backup asked for so many checkpoints in each hour, and an agent
+// says so, or not.
+func askedIn(says bool, asked func(settings map[string]float64) float64) func(time.Time, map[string]float64) map[string]float64 {
+	return func(at time.Time, settings map[string]float64) map[string]float64 {
+		sums := writes(at, settings)
+		sums[agentapi.TuningCheckpointsRequested] += asked(settings)
+		if says {
+			sums[agentapi.TuningCheckpointsAsked] = asked(settings)
+		}
+		return sums
+	}
+}
+
+// Checkpoints that backups and copies ask for speak neither for nor against a value.
+func TestAskedCheckpointsDoNotCount(t *testing.T) {
+	inTrial := func(settings map[string]float64) float64 {
+		if settings["max_wal_size"] > postgresSettings()["max_wal_size"] {
+			return 40
+		}
+		return 0
+	}
+	before := func(settings map[string]float64) float64 { return 20 - inTrial(settings)/2 }
+	for name, c := range map[string]struct {
+		measure func(time.Time, map[string]float64) map[string]float64
+		want    StepKind
+	}{
+		"a copy in the trial":                   {askedIn(true, inTrial), Kept},
+		"a copy in it, with an earlier agent":   {askedIn(false, inTrial), Quarantined},
+		"a copy before it":                      {askedIn(true, before), Kept},
+		"a copy before one that does not help":  {helplessWith(askedIn(true, before)), Quarantined},
+		"a copy before it, with an earlier one": {helplessWith(askedIn(false, before)), Kept},
+	} {
+		d := newDatabase(c.measure).hours(2 * leastHours)
+		if len(d.steps) < 2 || d.steps[0].Kind != Tried || d.steps[1].Kind != c.want {
+			t.Errorf("%s: %+v", name, d.steps)
+		}
+	}
+	idle := newDatabase(func(time.Time, map[string]float64) map[string]float64 {
+		return map[string]float64{agentapi.TuningCheckpointsRequested: 30, agentapi.TuningCheckpointsAsked: 30, agentapi.TuningCheckpointsTimed: 0,
+			agentapi.TuningWALBytes: 3 * gibibyte, agentapi.TuningTransactions: 1e5}
+	})
+	if idle.hours(2 * leastHours); len(idle.steps) > 0 {
+		t.Errorf("checkpoints that a client asks for are a reason: %+v", idle.steps)
+	}
+}
+
+// helplessWith is the load of another one, whose forced checkpoints stay as they are.
+func helplessWith(load func(time.Time, map[string]float64) map[string]float64) func(time.Time, map[string]float64) map[string]float64 {
+	return func(at time.Time, settings map[string]float64) map[string]float64 {
+		sums := load(at, settings)
+		sums[agentapi.TuningCheckpointsRequested] += helpless(at, settings)[agentapi.TuningCheckpointsRequested] - writes(at, settings)[agentapi.TuningCheckpointsRequested]
+		return sums
+	}
+}
+
+// On a volume that is filling up, no larger max_wal_size is tried, and one that is tuned goes
+// back: first the one that is tried, also while something else is under way.
+func TestVolumeFillsUp(t *testing.T) {
+	d := newDatabase(writes)
+	d.evidence.Used = 0.71
+	if d.hours(leastHours); len(d.steps) > 0 {
+		t.Fatalf("it is tried: %+v", d.steps)
+	}
+	d.evidence.Used = 0.7
+	d.hours(2*leastHours + 1) // one is kept, and the next is tried
+	if len(d.state.Settings) != 1 || d.state.Trial == nil {
+		t.Fatalf("%+v", d.state)
+	}
+	d.evidence.Used, d.steps = 0.85, nil
+	if d.decide(); len(d.steps) > 0 {
+		t.Errorf("at 85 %%: %+v", d.steps)
+	}
+	d.evidence.Used, d.evidence.Settled = 0.86, false
+	if d.decide(); d.state.Trial != nil || len(d.state.Settings) != 1 {
+		t.Errorf("the trial goes on: %+v", d.steps)
+	}
+	if d.decide(); len(d.state.Settings) != 0 || !slices.Equal(d.kinds(), []StepKind{RolledBack, RolledBack}) || !strings.Contains(d.steps[1].Message, "a volume is nearly full") {
+		t.Errorf("it stays: %+v", d.steps)
+	}
+	if d.decide(); len(d.steps) != 2 || d.state.Resting[0].Quarantined {
+		t.Errorf("%+v, %+v", d.steps, d.state)
+	}
+	memory := tunedDatabase(t)
+	memory.evidence.Settled, memory.evidence.Used = false, 0.99
+	if memory.decide(); len(memory.steps) > 0 {
+		t.Errorf("work_mem takes none of it: %+v", memory.steps)
+	}
+}
+
 // A rest that another client wrote, or a wrong clock, ends after a quarantine at most.
 func TestRestIsBounded(t *testing.T) {
 	d := newDatabase(writes)
@@ -516,68 +605,6 @@ func TestDecisionsAreSteady(t *testing.T) {
 				t.Fatalf("seed %d: %+v, then %+v by %+v", seed, before, d.state, steps)
 			}
 		}
-	}
-}
-
-// randomState is what another client may have written.
-func randomState(r *rand.Rand) State {
-	names := append([]string{"max_wal_size", "work_mem", "shared_buffers", "MAX_WAL_SIZE", "", "max_connections"}, durability...)
-	values := []string{"8MB", "16MB", "off", "", "1GB", "9000TB", "-1", "8mb", "4096", "1.5MB", "NaNMB", "InfkB", "0kB", "256MB' fsync='off"}
-	pick := func(list []string) string {
-		if r.IntN(3) == 0 {
-			return list[r.IntN(2)]
-		}
-		return list[r.IntN(len(list))]
-	}
-	var st State
-	for range r.IntN(4) {
-		st.Settings = append(st.Settings, Tuned{Name: pick(names), Value: pick(values), From: pick(values)})
-		st.Resting = append(st.Resting, Resting{Name: pick(names), Value: pick(values), Until: monday.Add(time.Duration(r.IntN(100)) * time.Hour)})
-	}
-	if r.IntN(2) == 0 {
-		st.Trial = &Trial{Name: pick(names), Value: pick(values), From: pick(values), Primary: "orders-0", SpecHash: pick([]string{"a", "b"})}
-	}
-	return st
-}
-
-// Whatever stands in the status: what is in force beside the spec is a value of a rule that
-// takes no restart, within its limits, and never one that is declared, excluded or durable.
-func TestTunedInvariants(t *testing.T) {
-	tuned := 0
-	for seed := range uint64(50000) {
-		r := rand.New(rand.NewPCG(seed, 11))
-		spec := Spec{Engine: []Engine{PostgreSQL, MySQL, Etcd}[r.IntN(8)/6], Apply: r.IntN(8) > 0, Hash: "a", ObserveHours: r.IntN(30), Memory: int64(r.IntN(3)) * gibibyte, Volume: int64(1+r.IntN(10)) * gibibyte}
-		if r.IntN(3) == 0 {
-			spec.Declared = map[string]string{"work_mem": "4MB"}
-		}
-		if r.IntN(3) == 0 {
-			spec.Exclude = []string{"max_wal_size"}
-		}
-		st := randomState(r)
-		for n := range st.Settings {
-			if r.IntN(4) > 0 {
-				st.Settings[n].Basis = spec.Basis()
-			}
-		}
-		next, _ := Next(spec, Evidence{Primary: "orders-0", Settled: true}, st, monday)
-		for i, effective := range []map[string]string{Effective(spec, st), Effective(spec, next)} {
-			for name, text := range effective {
-				tuned++
-				rule := findRule(spec.Engine, name)
-				if rule == nil || rule.restart || rule.trial == nil || slices.Contains(durability, name) || spec.declares(name) || slices.Contains(spec.Exclude, name) || !spec.Apply {
-					t.Fatalf("seed %d, %d: %s=%s is in force by %+v", seed, i, name, text, st)
-				}
-				if value, is := rule.parse(text); !is || value > rule.most(spec) || math.IsNaN(value) || rule.format(value) != text {
-					t.Fatalf("seed %d, %d: %s=%s is in force", seed, i, name, text)
-				}
-			}
-		}
-		if again, steps := Next(spec, Evidence{Primary: "orders-0", Settled: true}, next, monday); len(steps) > 0 || !reflect.DeepEqual(next, again) {
-			t.Fatalf("seed %d: %+v, then %+v", seed, next, again)
-		}
-	}
-	if tuned < 2000 {
-		t.Errorf("%d tuned settings: the test shows nothing", tuned)
 	}
 }
 
@@ -738,6 +765,23 @@ func TestHourlySlots(t *testing.T) {
 		slot := agentapi.TuningSlot{Start: monday, End: monday.Add(c.length), Seconds: c.length.Seconds(), Sums: c.sums}
 		if got := len(hourly([]agentapi.TuningSlot{slot})); got != c.want {
 			t.Errorf("%s: %d hours, want %d", name, got, c.want)
+		}
+	}
+}
+
+// A comparison that is no number keeps no value.
+func TestNoNumberKeepsNothing(t *testing.T) {
+	for name, change := range map[string]func(*comparison){
+		"the symptom": func(c *comparison) { c.left = math.NaN() },
+		"the cost":    func(c *comparison) { c.cost = math.NaN() },
+	} {
+		d := newDatabase(writes).hours(leastHours)
+		c := comparison{hours: leastHours, left: 0.5, cost: 1, share: 1, load: 1, costKnown: true}
+		change(&c)
+		m := machine{spec: d.spec, evidence: d.evidence, now: d.now, next: d.state}
+		m.judgeMeasured(*d.state.Trial, *findRule(PostgreSQL, "max_wal_size").trial, c, true)
+		if m.next.Trial != nil || len(m.next.Settings) > 0 || m.steps[0].Kind != Quarantined {
+			t.Errorf("%s: %+v", name, m.steps)
 		}
 	}
 }

@@ -78,7 +78,7 @@ func (r rule) recommend(s Spec, o observed, before *Recommendation, now time.Tim
 		return nil
 	}
 	return &Recommendation{
-		Name: r.name, Field: r.field, Current: r.format(current), Value: r.format(value), Evidence: evidence,
+		Name: r.name, Field: r.field, Current: r.format(current), Value: r.format(value), Evidence: shorten(evidence, longestEvidenceText),
 		Restart: r.restart, Since: now.UTC().Truncate(time.Second),
 	}
 }

@@ -35,6 +35,8 @@ type rule struct {
 	restart bool
 	// memory says that it counts for the envelope.
 	memory bool
+	// disk says that a larger value takes more of the volume.
+	disk bool
 	// most is the largest value; 0 where none may be advised.
 	most func(s Spec) float64
 	// judge says what speaks for a larger value; empty for nothing.

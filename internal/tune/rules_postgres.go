@@ -11,11 +11,11 @@ const page = 8 * kibibyte
 
 var postgresRules = []rule{
 	{
-		name: "max_wal_size", field: "spec.parameters.max_wal_size", unit: mebibyte, units: postgresUnits, plain: mebibyte, rounding: mebibyte,
+		name: "max_wal_size", field: "spec.parameters.max_wal_size", unit: mebibyte, units: postgresUnits, plain: mebibyte, rounding: mebibyte, disk: true,
 		most: shareOfVolume(0.2), judge: judgeCheckpoints,
 		// Fewer checkpoints write fewer whole pages: the WAL of a transaction must not grow.
 		trial: &measure{
-			symptom: agentapi.TuningCheckpointsRequested, least: 10, load: agentapi.TuningWALBytes, words: "forced checkpoints for the same WAL",
+			symptom: agentapi.TuningCheckpointsRequested, other: agentapi.TuningCheckpointsAsked, least: 10, load: agentapi.TuningWALBytes, words: "forced checkpoints for the same WAL",
 			cost: []string{agentapi.TuningWALBytes}, costLoad: agentapi.TuningTransactions, costWords: "WAL of a transaction",
 		},
 	},
@@ -35,14 +35,16 @@ var postgresRules = []rule{
 }
 
 // judgeCheckpoints looks for checkpoints that come since the WAL is full, not since they
-// are due. Backups and people request some, too: those come with less WAL.
+// are due. Backups and people ask for some, too: those do not count. Agents of earlier releases
+// do not say how many: those come with less WAL.
 func judgeCheckpoints(o observed, now float64) string {
-	requested, timed, wal := o.sums[agentapi.TuningCheckpointsRequested], o.sums[agentapi.TuningCheckpointsTimed], o.sums[agentapi.TuningWALBytes]
-	if requested < 3 || o.perHour(agentapi.TuningCheckpointsRequested) < 2 || requested <= timed || wal < requested*now*0.2 {
+	forced := max(o.sums[agentapi.TuningCheckpointsRequested]-o.sums[agentapi.TuningCheckpointsAsked], 0)
+	timed, wal := o.sums[agentapi.TuningCheckpointsTimed], o.sums[agentapi.TuningWALBytes]
+	if forced < 3 || forced/o.seconds*3600 < 2 || forced <= timed || wal < forced*now*0.2 {
 		return ""
 	}
 	return fmt.Sprintf("%.0f of %.0f checkpoints in %s were forced, after %s of WAL each on average",
-		requested, requested+timed, o.duration(), describeBytes(wal/requested))
+		forced, forced+timed, o.duration(), describeBytes(wal/forced))
 }
 
 // judgeSpills looks for sorts and hashes that went to files. Files that are far larger than

@@ -40,7 +40,7 @@ type Spec struct {
 	Window *Window
 	// ObserveHours are observed before a trial and in it.
 	ObserveHours int
-	// Hash of the spec: a trial ends when another one is declared.
+	// Hash of what is declared and changes what is measured: a trial ends when it is another.
 	Hash string
 	// Exclude are settings that are left alone.
 	Exclude []string

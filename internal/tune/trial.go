@@ -34,6 +34,11 @@ const (
 	mostPeriods = 4
 )
 
+// HoursRead is how long before a trial, or before now where there is none, measurements are
+// read: by a baseline, which is an hour more than a day, and by recommendations. Clocks may
+// differ by the rest.
+const HoursRead = longestEvidence + 2*time.Hour
+
 // period is how many hours are observed, before a trial and in it: each hour is compared
 // with the one so many hours before it.
 type period int
@@ -55,10 +60,10 @@ func (p period) longest() time.Duration { return mostPeriods * max(time.Duration
 // measure is by what a trial of a setting is judged. None of it is time: a session reports
 // its own only when it ends.
 type measure struct {
-	// symptom is what a larger value is to lessen, and least what must have been seen of it
-	// in the period before.
-	symptom string
-	least   float64
+	// symptom is what a larger value is to lessen, but for the part of it that is other; empty
+	// for none. least is what must have been seen of it in the period before.
+	symptom, other string
+	least          float64
 	// load is what the symptom is divided by: it does not depend on the setting.
 	load string
 	// cost may not rise, for each costLoad: what a larger value could make worse.
@@ -176,7 +181,7 @@ func (p period) covers(slots []agentapi.TuningSlot) bool {
 func (q measure) isBaseline(slots []agentapi.TuningSlot, p period) bool {
 	symptom := 0.0
 	for _, slot := range slots {
-		symptom += slot.Sums[q.symptom]
+		symptom += q.sumSymptom(slot)
 	}
 	return symptom >= q.least && p.covers(slots)
 }
@@ -215,7 +220,7 @@ func (q measure) compare(base, tried []agentapi.TuningSlot, p period) comparison
 		}
 		c.hours++
 		compared[p.index(at)] = true
-		left.add(now.Sums[q.symptom], then.Sums[q.symptom]*grown/same)
+		left.add(q.sumSymptom(now), q.sumSymptom(then)*grown/same)
 		load.add(now.Sums[q.load], then.Sums[q.load]/same)
 		if then.Sums[q.costLoad] > 0 && now.Sums[q.costLoad] > 0 {
 			costHours++
@@ -224,7 +229,7 @@ func (q measure) compare(base, tried []agentapi.TuningSlot, p period) comparison
 	})
 	var share ratio
 	for hour := range int(p) {
-		symptom := before[hour].Sums[q.symptom]
+		symptom := q.sumSymptom(before[hour])
 		share.add(0, symptom)
 		if compared[hour] {
 			share.add(symptom, 0)
@@ -245,6 +250,10 @@ func inOrder(hours map[time.Time]agentapi.TuningSlot, visit func(time.Time, agen
 // isLike says whether a load that is so many times that before can be compared with it. It is
 // no number where there was none.
 func isLike(grown float64) bool { return grown <= mostLoad && grown >= 1/mostLoad }
+
+func (q measure) sumSymptom(slot agentapi.TuningSlot) float64 {
+	return max(slot.Sums[q.symptom]-slot.Sums[q.other], 0)
+}
 
 func (q measure) sumCost(slot agentapi.TuningSlot) (sum float64) {
 	for _, name := range q.cost {

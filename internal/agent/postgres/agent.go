@@ -51,6 +51,7 @@ type postgresAgent struct {
 	electionParts
 	rejoin rejoin
 	logins metrics.LoginFailures
+	asked  metrics.AskedCheckpoints
 
 	// control is the reserved connection, and scrape that for metrics and for tuning.
 	control     *server.Session

@@ -107,6 +107,47 @@ func reconfigure(t *testing.T, w *world, primary *run, volume string, parameters
 	return primary
 }
 
+// Checkpoints that a client asks for are distinguished from those that the amount of WAL requests.
+func TestRealAskedCheckpoints(t *testing.T) {
+	w := newWorld(t, 1)
+	w.configure(func(c *agentapi.ClusterConfig) {
+		c.Parameters = maps.Clone(tuningParameters)
+		c.Parameters["max_wal_size"] = "256MB"
+	})
+	primary := w.start(0, t.TempDir(), "uid-0")
+	primary.untilRole(v1alpha1.RolePrimary)
+	measure := func() (requested, asked float64) {
+		t.Helper()
+		sample, err := primary.measureTuning(t.Context())
+		if err != nil || sample == nil {
+			t.Fatalf("the primary measures %v: %v", sample, err)
+		}
+		return sample.Counters[agentapi.TuningCheckpointsRequested], sample.Counters[agentapi.TuningCheckpointsAsked]
+	}
+	app := w.session(0)
+	app.must("checkpoint")
+	time.Sleep(time.Second) // until it is counted
+	for _, step := range []struct {
+		sql   string
+		asked float64
+	}{
+		{"checkpoint", 1},
+		{"select count(pg_logical_emit_message(false, 'x', repeat('x', 1000000))) from generate_series(1, 150)", 0},
+		{"checkpoint", 1},
+	} {
+		was, wasAsked := measure()
+		app.must(step.sql)
+		requested, asked := measure()
+		for n := 0; requested == was && n < 600; n++ { // it is counted when it is complete
+			time.Sleep(100 * time.Millisecond)
+			requested, asked = measure()
+		}
+		if requested == was || asked-wasAsked != step.asked {
+			t.Errorf("%s: %.0f were requested, and %.0f of them asked for, want %.0f", step.sql, requested-was, asked-wasAsked, step.asked)
+		}
+	}
+}
+
 // measureLoad runs a load in bursts, with a sample of the real server after each. The time
 // between samples is taken to be a minute.
 func measureLoad(t *testing.T, w *world, primary *run, load tuningWorkload) []agentapi.TuningSlot {

@@ -13,11 +13,12 @@ import (
 func (a *postgresAgent) measureTuning(ctx context.Context) (*tuning.Sample, error) {
 	status := a.Store.Get() // before the settings are read: they are of this configuration or a newer one
 	if !status.Serving || !a.isLeading() {
+		a.asked.Forget()
 		return nil, nil
 	}
 	var sample *tuning.Sample
 	err := a.scrape.Do(ctx, func(ctx context.Context, c *pgx.Conn) (err error) {
-		sample, err = metrics.MeasureTuning(ctx, c, a.programs.Major)
+		sample, err = metrics.MeasureTuning(ctx, c, a.programs.Major, &a.asked)
 		return err
 	})
 	if sample != nil {

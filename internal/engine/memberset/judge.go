@@ -138,8 +138,7 @@ func (j *Judgement) judgeStatus(ordinal int, m *agentapi.Status) {
 		j.AddMemberFact(ordinal, condition, cmp.Or(holdReasons[m.Hold], v1alpha1.ReasonInvalidObject), "member %s: %s", j.PodName(ordinal), message)
 	}
 	j.judgeDiskSpace(ordinal, m)
-	// A trial that a member refuses ends by it, and nothing in the spec is wrong.
-	if name, _, _ := strings.Cut(m.ConfigError, ": "); m.ConfigError != "" && !j.isTried(name) {
+	if m.ConfigError != "" && !j.isTuningRefusal(m.ConfigError) {
 		j.AddMemberFact(ordinal, v1alpha1.ConditionStalled, v1alpha1.ReasonInvalidParameter, "%s; correct or remove it: until then the settings in force stay", parameterFault(j.Desired.Config, m.ConfigError))
 	}
 }

@@ -211,7 +211,8 @@ func (k *MemberEngine) planTarget(s objects.Set, o Observation) (agentclient.Tar
 	if !ok {
 		return agentclient.Target{}, false
 	}
-	t := agentclient.Target{TLS: credentials, Hours: s.Cluster.Common().Tuning.Mode == v1alpha1.TuningApply}
+	t := agentclient.Target{TLS: credentials}
+	t.HoursOf, t.HoursSince = findHours(s.Cluster, k.Clock.Now())
 	for _, pod := range o.Pods {
 		if pod.Status.PodIP == "" {
 			continue

@@ -20,6 +20,9 @@ import (
 	"github.com/holdfast-db/holdfast/internal/tune"
 )
 
+// DefaultObserveHours is spec.tuning.observeHours where it is not declared.
+const DefaultObserveHours int32 = 24
+
 // Tuning is what is tuned in a pass: it is read from the recorded status alone, so that what
 // members get and what the next step is decided by are the same, whatever the pass decides.
 type Tuning struct {
@@ -29,7 +32,7 @@ type Tuning struct {
 }
 
 // ReadTuning reads what is recorded of tuned settings, beside those that the spec declares,
-// by name. Hash is of the spec.
+// by name. Hash is of what is declared and changes what a trial measures.
 func (view *View) ReadTuning(e tune.Engine, declared map[string]string, hash string) Tuning {
 	common := view.Cluster.Common()
 	spec := tune.Spec{
@@ -38,7 +41,7 @@ func (view *View) ReadTuning(e tune.Engine, declared map[string]string, hash str
 		Memory: common.Resources.Limits.Memory().Value(), Volume: view.Storage.Size.Value(),
 		Resources: readResources(common.Resources),
 	}
-	spec.ObserveHours = int(ptr.Deref(common.Tuning.ObserveHours, 24))
+	spec.ObserveHours = int(ptr.Deref(common.Tuning.ObserveHours, DefaultObserveHours))
 	if w := common.Tuning.Window; w != nil {
 		spec.Window = tune.ParseWindow(w.Start, w.End, w.TimeZone)
 	}
@@ -70,14 +73,34 @@ func (t Tuning) merge(tuned map[string]string) map[string]string {
 	return tuned
 }
 
-// HashSpec is a digest of a spec, for a trial that ends when another one is declared.
-func HashSpec(spec any) string {
-	text, err := json.Marshal(spec)
+// HashFields is a digest of declared fields, for a trial that ends when others are declared.
+// One that is empty is as one that is not there.
+func HashFields(fields map[string]string) string {
+	declared := maps.Clone(fields)
+	maps.DeleteFunc(declared, func(_, value string) bool { return value == "" })
+	text, err := json.Marshal(declared)
 	if err != nil {
-		panic(fmt.Sprintf("a spec always marshals: %v", err))
+		panic(fmt.Sprintf("fields always marshal: %v", err))
 	}
 	sum := sha256.Sum256(text)
 	return hex.EncodeToString(sum[:8])
+}
+
+// findHours says whose measurements mode Apply reads by the hour, and from when on: those of the
+// member that a trial is about, and else of the one that leads. It is by what is recorded, so
+// that a primary that does not answer for a moment keeps its hours.
+func findHours(c v1alpha1.Cluster, now time.Time) (pod string, since time.Time) {
+	if c.Common().Tuning.Mode != v1alpha1.TuningApply {
+		return "", time.Time{}
+	}
+	pod, since = c.CommonStatus().Primary, now
+	if trial := readTuning(c.CommonStatus().Tuning).Trial; trial != nil {
+		pod = trial.Primary
+		if trial.Since.Before(now) {
+			since = trial.Since
+		}
+	}
+	return pod, since.Add(-tune.HoursRead)
 }
 
 // DecideTuning is what is tuned from the next pass on, and what changed. Primary is the
@@ -92,7 +115,10 @@ func (j *Judgement) DecideTuning(t Tuning, primary string, settled bool) (*v1alp
 		if m == nil {
 			continue
 		}
-		e.Refused = e.Refused || m.ConfigError != ""
+		e.Refused = e.Refused || t.state.Trial != nil && refusesSetting(m.ConfigError, t.state.Trial.Name)
+		if m.VolumeSize > 0 {
+			e.Used = max(e.Used, float64(m.VolumeUsed)/float64(m.VolumeSize))
+		}
 		if pod.Name == primary {
 			e.Slots = j.measuredBy(pod)
 		}
@@ -136,12 +162,6 @@ func (view *View) findLastKill() (last time.Time) {
 		}
 	}
 	return last
-}
-
-// isTried says whether a setting is one whose trial is under way.
-func (view *View) isTried(name string) bool {
-	tuning := view.Cluster.CommonStatus().Tuning
-	return tuning != nil && tuning.Trial != nil && tuning.Trial.Name == name && view.Cluster.Common().Tuning.Mode == v1alpha1.TuningApply
 }
 
 // tuningReasons are the reasons of events for steps; those that changed a setting back are

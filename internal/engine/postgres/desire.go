@@ -1,6 +1,11 @@
 package postgres
 
 import (
+	"fmt"
+	"strconv"
+
+	"k8s.io/utils/ptr"
+
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
 	"github.com/holdfast-db/holdfast/internal/agentapi"
 	"github.com/holdfast-db/holdfast/internal/condition"
@@ -44,16 +49,43 @@ func planDesired(c *v1alpha1.PostgresCluster, view *memberset.View, lead leaders
 	return d, writable, append(facts, faults...)
 }
 
-// readTuning reads what is tuned. A trial goes on while the number of members changes, which
-// an autoscaler may do at any time, and through a suspension, in which members get nothing.
+// readTuning reads what is tuned.
 func readTuning(c *v1alpha1.PostgresCluster, view *memberset.View) memberset.Tuning {
 	hash := ""
 	if c.Spec.Tuning.Mode == v1alpha1.TuningApply {
-		spec := c.Spec
-		spec.Replicas, spec.Suspend = nil, false
-		hash = memberset.HashSpec(spec)
+		hash = memberset.HashFields(listMeasured(c))
 	}
 	return view.ReadTuning(tune.PostgreSQL, c.Spec.Parameters, hash)
+}
+
+// listMeasured is what is declared and changes what a trial measures, by its field: a trial
+// ends when another is declared. A field with its default is left out or empty, so that a
+// field that a later version adds with a default ends no trial. What only restarts members
+// need not be here: they then begin their measurements anew.
+func listMeasured(c *v1alpha1.PostgresCluster) map[string]string {
+	s := c.Spec
+	fields := map[string]string{
+		"version": string(s.Version), "image": s.Image, "storage.size": s.Storage.Size.String(), "storage.storageClass": s.Storage.StorageClass,
+	}
+	for name, value := range s.Parameters {
+		fields["parameters."+name] = strconv.Quote(value) // one that is declared as empty counts
+	}
+	for name, quantity := range s.Resources.Requests {
+		fields["resources.requests."+string(name)] = quantity.String()
+	}
+	for name, quantity := range s.Resources.Limits {
+		fields["resources.limits."+string(name)] = quantity.String()
+	}
+	if s.Synchronous != nil && s.Synchronous.Mode != "" && s.Synchronous.Mode != v1alpha1.SynchronousOff {
+		fields["synchronous"] = fmt.Sprint(s.Synchronous.Mode, " ", max(s.Synchronous.Number, 1))
+	}
+	if s.Backup.ArchivesWAL() {
+		fields["backup.continuous"] = "true"
+	}
+	if hours := ptr.Deref(s.Tuning.ObserveHours, memberset.DefaultObserveHours); hours != memberset.DefaultObserveHours {
+		fields["tuning.observeHours"] = fmt.Sprint(hours)
+	}
+	return fields
 }
 
 // clusterConfig is the configuration of the members.

@@ -1,7 +1,9 @@
 package postgres
 
 import (
+	"reflect"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -24,11 +26,9 @@ func trying(t *testing.T) *world {
 	w.c.Spec.Tuning.Mode = v1alpha1.TuningApply
 	w.c.Spec.Resources.Limits = corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("1Gi")}
 	w.c.Status.RolledOut = &v1alpha1.RolledOutStatus{Generation: w.c.Generation}
-	spec := w.c.Spec
-	spec.Replicas = nil
 	w.c.Status.Tuning = &v1alpha1.TuningStatus{
 		Settings: []v1alpha1.TunedSettingStatus{{Name: "max_wal_size", Value: "128MB", From: "64MB", Basis: tune.Spec{Memory: 1 << 30, Volume: w.c.Spec.Storage.Size.Value()}.Basis()}},
-		Trial: &v1alpha1.TuningTrialStatus{Name: "work_mem", Value: "8MB", From: "4MB", Primary: "orders-0", SpecHash: memberset.HashSpec(spec),
+		Trial: &v1alpha1.TuningTrialStatus{Name: "work_mem", Value: "8MB", From: "4MB", Primary: "orders-0", SpecHash: memberset.HashFields(listMeasured(w.c)),
 			Since: metav1.NewTime(now.Add(-time.Minute))},
 	}
 	w.changeLeader(0) // with pods for these limits
@@ -44,7 +44,7 @@ func TestTunedParameters(t *testing.T) {
 		"as recorded":             {func(*world) {}, map[string]string{"max_wal_size": "128MB", "work_mem": "8MB"}},
 		"one is declared":         {func(w *world) { w.c.Spec.Parameters = v1alpha1.Parameters{"work_mem": "5MB"} }, map[string]string{"max_wal_size": "128MB", "work_mem": "5MB"}},
 		"both are":                {func(w *world) { w.c.Spec.Parameters = v1alpha1.Parameters{"work_mem": "5MB", "max_wal_size": "1GB"} }, map[string]string{"max_wal_size": "1GB", "work_mem": "5MB"}},
-		"one is excluded":         {func(w *world) { w.c.Spec.Tuning.Exclude = []string{"max_wal_size"} }, nil},
+		"one is excluded":         {func(w *world) { w.c.Spec.Tuning.Exclude = []string{"max_wal_size"} }, map[string]string{"work_mem": "8MB"}},
 		"another mode":            {func(w *world) { w.c.Spec.Tuning.Mode = v1alpha1.TuningRecommend }, nil},
 		"no mode":                 {func(w *world) { w.c.Spec.Tuning = v1alpha1.TuningSpec{} }, nil},
 		"it is suspended":         {func(w *world) { w.c.Spec.Suspend = true }, map[string]string{"max_wal_size": "128MB", "work_mem": "8MB"}},
@@ -143,6 +143,9 @@ func TestTrialIsDecided(t *testing.T) {
 			s := w.o.Pods[1].Status.ContainerStatuses
 			s[len(s)-1].Name = "proxy"
 		}, false},
+		"a replica refuses another setting":   {func(w *world) { w.status(1).ConfigError = "jit: no" }, false},
+		"the server refuses another setting":  {func(w *world) { w.status(0).ConfigError = "cannot execute" }, false},
+		"the server refuses it and another":   {func(w *world) { w.status(0).ConfigError = "jit: no; work_mem: no" }, true},
 		"a replica refuses it":                {func(w *world) { w.status(1).ConfigError = "work_mem: no" }, true},
 		"the cluster is suspended":            {func(w *world) { killed(w, now); w.c.Spec.Suspend = true }, false},
 		"the server refuses it":               {func(w *world) { w.status(0).ConfigError = "work_mem: no" }, true},
@@ -154,8 +157,9 @@ func TestTrialIsDecided(t *testing.T) {
 		if quarantined(w) != c.ends || !c.ends && (len(plan.Announcements) > 0 || !cmp.Equal(plan.Report.Tuning, w.c.Status.Tuning)) {
 			t.Errorf("%s: %+v, announced is %+v", name, plan.Report.Tuning, plan.Announcements)
 		}
-		if findFact(plan.Facts, v1alpha1.ConditionStalled, v1alpha1.ReasonInvalidParameter) != nil {
-			t.Errorf("%s: the spec is blamed", name)
+		blamed := findFact(plan.Facts, v1alpha1.ConditionStalled, v1alpha1.ReasonInvalidParameter) != nil
+		if blamed != (strings.Contains(name, "another setting") || strings.Contains(name, "and another")) {
+			t.Errorf("%s: the spec is blamed is %v", name, blamed)
 		}
 		if got := w.config().Parameters["work_mem"]; got != "8MB" {
 			t.Errorf("%s: members get %q before it is recorded", name, got)
@@ -172,6 +176,48 @@ func TestTrialIsDecided(t *testing.T) {
 	}
 	if a := plan.Announcements; len(a) != 1 || a[0].Reason != v1alpha1.ReasonTuningRolledBack || !a[0].Warning || a[0].Cause != "work_mem=8MB" {
 		t.Errorf("announced is %+v", a)
+	}
+}
+
+// The fullest volume counts: what a tuned max_wal_size takes of it goes back.
+func TestTuningOnAFullVolume(t *testing.T) {
+	w := trying(t)
+	w.status(1).VolumeSize, w.status(1).VolumeUsed = 100, 84
+	if s := w.plan().Report.Tuning; len(s.Settings) != 1 {
+		t.Errorf("at 84 %%: %+v", s)
+	}
+	w.status(1).VolumeUsed = 86
+	if s := w.plan().Report.Tuning; len(s.Settings) != 0 || s.Trial == nil || len(s.Resting) != 1 || s.Resting[0].Name != "max_wal_size" {
+		t.Errorf("at 86 %%: %+v", s)
+	}
+}
+
+// A member goes on to report that it refuses a value until it has taken up what is in force
+// again, and the spec is not blamed meanwhile: for ten minutes, and not for what a person
+// declares.
+func TestRefusedTrialBlamesNoSpec(t *testing.T) {
+	isBlamed := func(w *world) bool {
+		return findFact(w.plan().Facts, v1alpha1.ConditionStalled, v1alpha1.ReasonInvalidParameter) != nil
+	}
+	w := trying(t)
+	w.status(0).ConfigError = "work_mem: no"
+	w.c.Status.Tuning = w.plan().Report.Tuning
+	if w.c.Status.Tuning.Trial != nil || isBlamed(w) {
+		t.Errorf("the trial is %+v, the spec is blamed: %v", w.c.Status.Tuning.Trial, isBlamed(w))
+	}
+	w.status(0).ConfigError = "jit: no"
+	if !isBlamed(w) {
+		t.Error("another setting is refused, and the spec is not blamed")
+	}
+	w.status(0).ConfigError = "work_mem: no"
+	w.c.Status.RolledOut.Generation--
+	if !isBlamed(w) {
+		t.Error("a new generation is refused, and the spec is not blamed")
+	}
+	w.c.Status.RolledOut.Generation++
+	w.c.Status.Tuning.Resting[0].Since = metav1.NewTime(now.Add(-10 * time.Minute))
+	if !isBlamed(w) {
+		t.Error("it is refused for ten minutes, and the spec is not blamed")
 	}
 }
 
@@ -212,4 +258,97 @@ func hoursOfWAL(n int) (slots []agentapi.TuningSlot) {
 		})
 	}
 	return slots
+}
+
+// A trial ends when a field is declared otherwise that changes what is measured, and by no
+// other one: each field of the spec is one or the other. A field that a later version fills
+// with its default is as one that is not declared.
+func TestTrialDependsOnWhatIsMeasured(t *testing.T) {
+	rows := []struct {
+		field  string // as JSON, up to the first dot
+		change func(*v1alpha1.PostgresClusterSpec)
+		ends   bool
+	}{
+		{"version", func(s *v1alpha1.PostgresClusterSpec) { s.Version = "17" }, true},
+		{"image", func(s *v1alpha1.PostgresClusterSpec) { s.Image = "postgres:other" }, true},
+		{"storage.size", func(s *v1alpha1.PostgresClusterSpec) { s.Storage.Size = resource.MustParse("99Gi") }, true},
+		{"storage.storageClass", func(s *v1alpha1.PostgresClusterSpec) { s.Storage.StorageClass = "fast" }, true},
+		{"storage.autoGrow", func(s *v1alpha1.PostgresClusterSpec) { s.Storage.AutoGrow = &v1alpha1.AutoGrowSpec{} }, false},
+		{"parameters, another one", func(s *v1alpha1.PostgresClusterSpec) { s.Parameters["jit"] = "off" }, true},
+		{"parameters, another value", func(s *v1alpha1.PostgresClusterSpec) { s.Parameters["work_mem"] = "9MB" }, true},
+		{"parameters, an empty one", func(s *v1alpha1.PostgresClusterSpec) { s.Parameters["application_name"] = "" }, true},
+		{"resources.limits", func(s *v1alpha1.PostgresClusterSpec) {
+			s.Resources.Limits = corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("3Gi")}
+		}, true},
+		{"resources.requests", func(s *v1alpha1.PostgresClusterSpec) {
+			s.Resources.Requests = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("3")}
+		}, true},
+		{"resources, as other text", func(s *v1alpha1.PostgresClusterSpec) {
+			s.Resources.Limits = corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("2048Mi")}
+		}, false},
+		{"synchronous.mode", func(s *v1alpha1.PostgresClusterSpec) {
+			s.Synchronous = &v1alpha1.PostgresSynchronous{Mode: v1alpha1.SynchronousQuorum}
+		}, true},
+		{"synchronous, by default", func(s *v1alpha1.PostgresClusterSpec) {
+			s.Synchronous = &v1alpha1.PostgresSynchronous{Mode: v1alpha1.SynchronousOff, Number: 1, WhenUnavailable: "Block"}
+		}, false},
+		{"backup.continuous", func(s *v1alpha1.PostgresClusterSpec) {
+			s.Backup = &v1alpha1.ClusterBackup{Continuous: true, Destination: &v1alpha1.BackupDestination{URL: "s3://b"}}
+		}, true},
+		{"backup.schedule", func(s *v1alpha1.PostgresClusterSpec) { s.Backup = &v1alpha1.ClusterBackup{Schedule: "0 2 * * *"} }, false},
+		{"tuning.observeHours", func(s *v1alpha1.PostgresClusterSpec) { s.Tuning.ObserveHours = new(int32(3)) }, true},
+		{"tuning.observeHours, by default", func(s *v1alpha1.PostgresClusterSpec) { s.Tuning.ObserveHours = new(int32(24)) }, false},
+		{"tuning.window", func(s *v1alpha1.PostgresClusterSpec) {
+			s.Tuning.Window = &v1alpha1.TuningWindow{Start: "01:00", End: "02:00"}
+		}, false},
+		{"tuning.exclude", func(s *v1alpha1.PostgresClusterSpec) { s.Tuning.Exclude = []string{"shared_buffers"} }, false},
+		{"imagePullSecrets", func(s *v1alpha1.PostgresClusterSpec) { s.ImagePullSecrets = []corev1.LocalObjectReference{{Name: "x"}} }, false},
+		{"replicas", func(s *v1alpha1.PostgresClusterSpec) { s.Replicas = new(int32(3)) }, false},
+		{"drift", func(s *v1alpha1.PostgresClusterSpec) { s.Drift.Mode = v1alpha1.DriftRevert }, false},
+		{"deletionPolicy", func(s *v1alpha1.PostgresClusterSpec) { s.DeletionPolicy = v1alpha1.DeletionRetain }, false},
+		{"progressDeadlineSeconds", func(s *v1alpha1.PostgresClusterSpec) { s.ProgressDeadlineSeconds = new(int32(600)) }, false},
+		{"suspend", func(s *v1alpha1.PostgresClusterSpec) { s.Suspend = true }, false},
+		{"restore", func(s *v1alpha1.PostgresClusterSpec) { s.Restore = &v1alpha1.ClusterRestore{} }, false},
+		{"tls", func(s *v1alpha1.PostgresClusterSpec) {
+			s.TLS = v1alpha1.TLSSpec{CASecretRef: &v1alpha1.SecretReference{Name: "x"}}
+		}, false},
+		{"serviceAccount", func(s *v1alpha1.PostgresClusterSpec) { s.ServiceAccount.Annotations = map[string]string{"a": "b"} }, false},
+		{"network", func(s *v1alpha1.PostgresClusterSpec) { s.Network = v1alpha1.NetworkSpec{} }, false},
+		{"nodeSelector", func(s *v1alpha1.PostgresClusterSpec) { s.NodeSelector = map[string]string{"a": "b"} }, false},
+		{"affinity", func(s *v1alpha1.PostgresClusterSpec) { s.Affinity = &corev1.Affinity{} }, false},
+		{"tolerations", func(s *v1alpha1.PostgresClusterSpec) { s.Tolerations = []corev1.Toleration{{}} }, false},
+		{"topologySpreadConstraints", func(s *v1alpha1.PostgresClusterSpec) {
+			s.TopologySpreadConstraints = []corev1.TopologySpreadConstraint{{}}
+		}, false},
+		{"priorityClassName", func(s *v1alpha1.PostgresClusterSpec) { s.PriorityClassName = "x" }, false},
+		{"podLabels", func(s *v1alpha1.PostgresClusterSpec) { s.PodLabels = map[string]string{"a": "b"} }, false},
+		{"podAnnotations", func(s *v1alpha1.PostgresClusterSpec) { s.PodAnnotations = map[string]string{"a": "b"} }, false},
+		{"failover", func(s *v1alpha1.PostgresClusterSpec) { s.Failover = &v1alpha1.PostgresFailover{} }, false},
+		{"bootstrap", func(s *v1alpha1.PostgresClusterSpec) { s.Bootstrap.Database = "app" }, false},
+	}
+	declared := func() *v1alpha1.PostgresCluster {
+		c := &v1alpha1.PostgresCluster{}
+		c.Spec.Version, c.Spec.Storage.Size = "16", resource.MustParse("20Gi")
+		c.Spec.Parameters = v1alpha1.Parameters{"work_mem": "4MB"}
+		c.Spec.Resources.Limits = corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("2Gi")}
+		return c
+	}
+	before := memberset.HashFields(listMeasured(declared()))
+	judged := map[string]bool{}
+	for _, row := range rows {
+		field, _, _ := strings.Cut(row.field, ",")
+		field, _, _ = strings.Cut(field, ".")
+		judged[field] = true
+		c := declared()
+		row.change(&c.Spec)
+		if ends := memberset.HashFields(listMeasured(c)) != before; ends != row.ends {
+			t.Errorf("%s: it ends is %v", row.field, ends)
+		}
+	}
+	for _, field := range reflect.VisibleFields(reflect.TypeFor[v1alpha1.PostgresClusterSpec]()) {
+		name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
+		if name != "" && !judged[name] {
+			t.Errorf("spec.%s: say whether a trial ends when it changes", name)
+		}
+	}
 }
