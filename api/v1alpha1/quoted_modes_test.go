@@ -9,7 +9,7 @@ import (
 )
 
 // unquotedOff is a manifest, or a part of one, in which YAML 1.1 reads false.
-var unquotedOff = regexp.MustCompile("(?m)\\bmode: *Off\\b")
+var unquotedOff = regexp.MustCompile(`(?m)\bmode: *Off\b`)
 
 // Pages and examples write the mode Off as it has to be written, in quotes.
 func TestModesAreShownInQuotes(t *testing.T) {

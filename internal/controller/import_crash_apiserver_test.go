@@ -44,7 +44,7 @@ func TestCrashWhileAnImportIsReplaced(t *testing.T) {
 		began  map[string]int
 	}{
 		"another source": {importOf("new"), map[string]int{"away": 1, "new": 1}},
-		"canceled":      {nil, map[string]int{"away": 1}},
+		"canceled":       {nil, map[string]int{"away": 1}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -272,31 +272,44 @@ func (view *View) isUpdatingAgents() bool {
 func (view *View) planAgentUpdate() *v1alpha1.RequestStatus {
 	r := FindRequest(view.Cluster, requestUpdateAgents)
 	id := view.Cluster.GetAnnotations()[v1alpha1.AnnotationUpdateAgents]
-	outdated := view.listOutdatedAgents()
 	switch {
 	case IsRunning(r) && id == "":
 		r.Result = "withdrawn: the annotation " + v1alpha1.AnnotationUpdateAgents + " was removed; members keep the agents that they have by now"
 	case !view.isTemplateObserved():
 		// no pod can be judged
-	case IsRunning(r) && view.agentHold.manager != "":
+	case IsRunning(r):
+		r.Result = view.findAgentResult()
+	case id != "" && (r == nil || r.ID != id):
+		return view.beginAgentUpdate(r, id)
+	}
+	return r
+}
+
+// findAgentResult is how the request that runs ends; empty while it does not.
+func (view *View) findAgentResult() string {
+	switch {
+	case view.agentHold.manager != "":
 		// Whatever pods have: the next ones have what the other manager set.
 		if view.agentHoldLeft() == 0 && !view.Cluster.Common().Suspend && !view.Observed.AwaitsFirstAnswer() {
-			r.Result = view.explainAgentHold()
+			return view.explainAgentHold()
 		}
-	case IsRunning(r):
-		if len(outdated) == 0 && view.hasAllPods() {
-			r.Result = "done: every member has the agent of " + view.Observed.Settings.AgentImage
-		}
-	case id == "" || r != nil && r.ID == id:
-		// nothing is requested
+	case len(view.listOutdatedAgents()) == 0 && view.hasAllPods():
+		return "done: every member has the agent of " + view.Observed.Settings.AgentImage
+	}
+	return ""
+}
+
+// beginAgentUpdate takes up the request with an ID, in place of the last one; that stays
+// while members cannot be judged.
+func (view *View) beginAgentUpdate(last *v1alpha1.RequestStatus, id string) *v1alpha1.RequestStatus {
+	r := &v1alpha1.RequestStatus{Type: requestUpdateAgents, ID: id}
+	switch {
 	case view.Cluster.CommonStatus().SystemIdentifier == "":
-		r = &v1alpha1.RequestStatus{Type: requestUpdateAgents, ID: id, Result: NotAtCreation}
+		r.Result = NotAtCreation
 	case view.Cluster.Common().Suspend || view.Observed.AwaitsFirstAnswer() || !view.hasAllPods():
-		// it waits for members that can be judged
-	case len(outdated) == 0 && view.agentHold.manager == "":
-		r = &v1alpha1.RequestStatus{Type: requestUpdateAgents, ID: id, Result: "not needed: every member has the agent of " + view.Observed.Settings.AgentImage}
-	default:
-		r = &v1alpha1.RequestStatus{Type: requestUpdateAgents, ID: id}
+		return last // it waits for members that can be judged
+	case len(view.listOutdatedAgents()) == 0 && view.agentHold.manager == "":
+		r.Result = "not needed: every member has the agent of " + view.Observed.Settings.AgentImage
 	}
 	return r
 }
