@@ -159,11 +159,12 @@ func (p *plane) awaitPasses(o *operator, what string, holds func(passes float64)
 }
 
 // awaitSteady waits until the operator makes no pass for a while, but for those that
-// a few of thousands of clusters are due for at any time. It returns when that began.
+// a few of thousands of clusters are due for at any time: each is looked at once an hour, and
+// with 10,000 half a minute passes between two reads. It returns when that began.
 func (p *plane) awaitSteady(o *operator) time.Time {
 	p.t.Helper()
 	last, since := -1.0, time.Now()
-	few := float64(p.progress.countReady() / 500)
+	few := float64(p.progress.countReady() / 50)
 	p.awaitPasses(o, "no passes", func(passes float64) bool {
 		if passes > last+few || last < 0 {
 			last, since = passes, time.Now()
