@@ -68,7 +68,7 @@ func TestEditsOfEtcd(t *testing.T) {
 		{"fewer members", 3, nil, func(c *v1alpha1.EtcdCluster) { c.Spec.Replicas = new(int32(1)) }, []string{
 			"GroupChange config-2", "VolumeKept data-config-2", "MemberLeaves config-2 2/2", "GroupChange config-1", "VolumeKept data-config-1", "MemberLeaves config-1 1/1"}},
 		{"larger volumes, from which a larger quota follows", 3, nil, func(c *v1alpha1.EtcdCluster) { c.Spec.Storage.Size = resource.MustParse("10Gi") },
-			append([]string{"SettingsTaken quota", "VolumesGrow data-config-0,data-config-1,data-config-2 1Gi>10Gi"}, restarts...)},
+			append([]string{"VolumesGrow data-config-0,data-config-1,data-config-2 1Gi>10Gi", "SettingsTaken quota"}, restarts...)},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			w := settleEtcd(t, c.replicas, c.before)
