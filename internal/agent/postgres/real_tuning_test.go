@@ -124,8 +124,7 @@ func TestRealAskedCheckpoints(t *testing.T) {
 		}
 		return sample.Counters[agentapi.TuningCheckpointsRequested], sample.Counters[agentapi.TuningCheckpointsAsked]
 	}
-	app := w.session(0)
-	app.must("checkpoint")
+	primary.exec("checkpoint")
 	time.Sleep(time.Second) // until it is counted
 	for _, step := range []struct {
 		sql   string
@@ -136,7 +135,7 @@ func TestRealAskedCheckpoints(t *testing.T) {
 		{"checkpoint", 1},
 	} {
 		was, wasAsked := measure()
-		app.must(step.sql)
+		primary.exec(step.sql)
 		requested, asked := measure()
 		for n := 0; requested == was && n < 600; n++ { // it is counted when it is complete
 			time.Sleep(100 * time.Millisecond)
