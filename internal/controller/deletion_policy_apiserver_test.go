@@ -117,6 +117,7 @@ func (w *world) watchOwners(c v1alpha1.Cluster) (count func() int) {
 	if err != nil {
 		w.t.Fatal(err)
 	}
+	key, kind := client.ObjectKeyFromObject(c), c.DeepCopyObject() // the test reads into c meanwhile
 	owned := map[string]bool{}
 	done := make(chan struct{}, 2)
 	var stops []func()
@@ -134,8 +135,8 @@ func (w *world) watchOwners(c v1alpha1.Cluster) (count func() int) {
 				if !is || event.Type == watch.Deleted || !slices.Contains([]string{"data-orders-0", "orders-ca", "orders-internal"}, obj.GetName()) || len(obj.GetOwnerReferences()) == 0 {
 					continue
 				}
-				now := c.DeepCopyObject().(v1alpha1.Cluster)
-				if err := watcher.Get(context.Background(), client.ObjectKeyFromObject(c), now); err != nil || now.CommonStatus().DeletionPolicy != v1alpha1.DeletionDelete {
+				now := kind.DeepCopyObject().(v1alpha1.Cluster)
+				if err := watcher.Get(context.Background(), key, now); err != nil || now.CommonStatus().DeletionPolicy != v1alpha1.DeletionDelete {
 					w.t.Errorf("%s goes with the cluster, which records %q (%v)", obj.GetName(), now.CommonStatus().DeletionPolicy, err)
 				}
 				names <- obj.GetName()
