@@ -1,12 +1,8 @@
 package tune
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"fmt"
-	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/holdfast-db/holdfast/internal/agentapi"
@@ -21,9 +17,6 @@ const (
 	afterAborted   = 24 * time.Hour
 	// longestTakeUp is what members may take to run with a value, and to measure with it.
 	longestTakeUp = 2 * time.Hour
-	// longestRollBack is how long a member may have a value that was rolled back before it
-	// counts as one that does not follow.
-	longestRollBack = 10 * time.Minute
 	// mostUsed is the share of a volume from which on nothing tuned may take more of it, and
 	// mostUsedToTry that up to which a larger value is tried: what it takes at most fits between.
 	mostUsed, mostUsedToTry = 0.85, 0.7
@@ -35,53 +28,6 @@ const longestEvidenceText, longestReason = 256, 512
 
 // shorten cuts a text off after so many bytes.
 func shorten(text string, most int) string { return text[:min(len(text), most)] }
-
-// State is what is remembered of a cluster's tuned settings. What is not in it is not tuned.
-type State struct {
-	// Settings that were tried and stay.
-	Settings []Tuned
-	// Trial that is under way; nil for none.
-	Trial *Trial
-	// Resting are settings that are not tried for a time.
-	Resting []Resting
-}
-
-// IsEmpty says that nothing is remembered.
-func (st State) IsEmpty() bool {
-	return st.Trial == nil && len(st.Settings) == 0 && len(st.Resting) == 0
-}
-
-// Tuned is a value that stays, since its trial showed it to be better.
-type Tuned struct {
-	Name, Value string
-	// From is the value before the trial, and Evidence what the trial showed.
-	From, Evidence string
-	// Basis is Spec.Basis when the trial ended.
-	Basis string
-	Since time.Time
-}
-
-// Trial is a value that is in force to see whether it is better.
-type Trial struct {
-	Name, Value string
-	// From is the value before, to which a rollback returns, and Evidence what spoke for
-	// another one.
-	From, Evidence string
-	// Primary is the member whose load is compared, and SpecHash is Spec.Hash at the start.
-	Primary, SpecHash string
-	Since             time.Time
-}
-
-// Resting is a setting that is not tried before a time.
-type Resting struct {
-	Name string
-	// Value that was tried, and Reason why it does not stay.
-	Value, Reason string
-	// Quarantined says that it was tried and is no better.
-	Quarantined bool
-	// Since is when the value before was in force again.
-	Since, Until time.Time
-}
 
 // Evidence is what is known of the members, beside the spec.
 type Evidence struct {
@@ -121,80 +67,6 @@ type Step struct {
 	// Name of the setting, and Value that it is about.
 	Name, Value string
 	Message     string
-}
-
-// Effective is which settings are tuned, by name: what is remembered, as far as the spec
-// allows it now. It is all that settings in force are computed from: none is one that the
-// spec declares or excludes, or that no rule tries, also where another client wrote what is remembered.
-func Effective(s Spec, st State) map[string]string {
-	tuned := map[string]string{}
-	for _, t := range st.Settings {
-		if _, known := tuned[t.Name]; !known && s.explainRelease(t) == "" {
-			tuned[t.Name] = t.Value
-		}
-	}
-	if t := st.Trial; t != nil && s.explainEnd(*t) == "" {
-		tuned[t.Name] = t.Value
-	}
-	return tuned
-}
-
-// EarlierValues are sets of tuned settings that were in force before the last step, as far
-// as the state tells: a member that has one of them is about to take up what is in force.
-// One that was rolled back counts for a short time only: after it, a member that still has it
-// does not follow.
-func EarlierValues(s Spec, st State, now time.Time) []map[string]string {
-	tuned := Effective(s, st)
-	without := st
-	without.Trial = nil
-	var sets []map[string]string
-	if _, tries := tuned[trialName(st)]; tries {
-		sets = append(sets, Effective(s, without))
-	}
-	for _, r := range st.Resting {
-		set := Effective(s, st)
-		if r.isRollingBack(now) && set[r.Name] != r.Value {
-			set[r.Name] = r.Value
-			sets = append(sets, set)
-		}
-	}
-	return sets
-}
-
-// isRollingBack says whether members may still have the value.
-func (r Resting) isRollingBack(now time.Time) bool {
-	age := now.Sub(r.Since)
-	return age >= 0 && age < longestRollBack
-}
-
-// ListRolledBack are the settings of which members may still have a value that was rolled
-// back, by name.
-func ListRolledBack(st State, now time.Time) []string {
-	var names []string
-	for _, r := range st.Resting {
-		if r.isRollingBack(now) {
-			names = append(names, r.Name)
-		}
-	}
-	return names
-}
-
-// RollBackCheck is when to look again whether members still have a value that was rolled
-// back; 0 for never.
-func RollBackCheck(st State, now time.Time) (wait time.Duration) {
-	for _, r := range st.Resting {
-		if left := r.Since.Add(longestRollBack).Sub(now); left > 0 && left <= longestRollBack && (wait == 0 || left < wait) {
-			wait = left
-		}
-	}
-	return wait
-}
-
-func trialName(st State) string {
-	if st.Trial == nil {
-		return ""
-	}
-	return st.Trial.Name
 }
 
 // Next is what is remembered from now on, and what changed. One setting is tried at a time.
@@ -445,117 +317,4 @@ func (m *machine) startTrial() {
 		m.addStep(Tried, advice.Name, advice.Value, "%s is tried at %s, and was %s: %s", advice.Name, advice.Value, advice.Current, advice.Evidence)
 		return
 	}
-}
-
-// mergeTuned are the settings that are declared or tuned, by name.
-func (s Spec) mergeTuned(st State) map[string]string {
-	all := Effective(s, st)
-	for name, value := range s.Declared {
-		all[name] = value
-	}
-	return all
-}
-
-// Unproposed are the settings that are not recommended to people while Apply decides about
-// them: the one that is tried, and those that were tried and are no better.
-func Unproposed(st State) []string {
-	var names []string
-	if st.Trial != nil {
-		names = append(names, st.Trial.Name)
-	}
-	for _, r := range st.Resting {
-		if r.Quarantined {
-			names = append(names, r.Name)
-		}
-	}
-	return names
-}
-
-// declares says whether the spec has a setting.
-func (s Spec) declares(name string) bool {
-	for declared := range s.Declared {
-		if strings.EqualFold(declared, name) {
-			return true
-		}
-	}
-	return false
-}
-
-// excludes says whether a setting is to be left alone. Names are the same in any case, as the
-// server reads them.
-func (s Spec) excludes(name string) bool {
-	return slices.ContainsFunc(s.Exclude, func(excluded string) bool { return strings.EqualFold(excluded, name) })
-}
-
-// basisSettings are the settings that decide, with the memory and the volume, whether a
-// tuned value fits.
-var basisSettings = []string{"shared_buffers", "maintenance_work_mem", "autovacuum_max_workers", "max_connections"}
-
-// Basis is a digest of what a kept value rests on: the memory, the volume and the declared
-// memory settings. With another one the value may not fit, or be less than what is computed.
-func (s Spec) Basis() string {
-	text := fmt.Sprintf("memory %d, volume %d", s.Memory, s.Volume)
-	for _, name := range basisSettings {
-		for _, declared := range slices.Sorted(maps.Keys(s.Declared)) {
-			if strings.EqualFold(declared, name) {
-				text += fmt.Sprintf(", %s %q", name, s.Declared[declared])
-			}
-		}
-	}
-	sum := sha256.Sum256([]byte(text))
-	return hex.EncodeToString(sum[:8])
-}
-
-// explainRelease says why a kept value is no longer in force; empty where it is.
-func (s Spec) explainRelease(t Tuned) string {
-	if why := s.explainRefusal(t.Name, t.Value); why != "" {
-		return why
-	}
-	if t.Basis != s.Basis() {
-		return "the memory, the volume or a declared memory setting has changed since it was tried"
-	}
-	return ""
-}
-
-// explainRefusal says why a value is not tuned by the spec; empty where it may be.
-func (s Spec) explainRefusal(name, value string) string {
-	r := findTried(s.Engine, name)
-	switch {
-	case !s.Apply:
-		return "spec.tuning.mode is not Apply"
-	case r == nil:
-		return "it is no setting that is tried"
-	case s.declares(name):
-		return r.field + " is declared"
-	case s.excludes(name):
-		return "spec.tuning.exclude has it"
-	}
-	v, known := r.parse(value)
-	if !known || r.format(v) != value {
-		return "its value is not understood"
-	}
-	if r.memory && s.Memory <= 0 {
-		return "spec.resources.limits.memory is not declared"
-	}
-	if v > r.most(s) {
-		return "it is more than the limit of memory or the volume allows"
-	}
-	return ""
-}
-
-// explainEnd says why a trial ends by the spec; empty where it goes on.
-func (s Spec) explainEnd(t Trial) string {
-	if why := s.explainRefusal(t.Name, t.Value); why != "" {
-		return why
-	}
-	r := findTried(s.Engine, t.Name)
-	value, _ := r.parse(t.Value)
-	from, known := r.parse(t.From)
-	switch {
-	case !known || value > from*MostStep || value <= from:
-		return "the value before it is not understood"
-	case t.SpecHash != s.Hash:
-		return "the spec has changed"
-	}
-	return ""
 }
