@@ -84,6 +84,14 @@ func (w *agentWorld) recordUpdate(id, result string) {
 	w.c.Status.Requests = []v1alpha1.RequestStatus{{Type: requestUpdateAgents, ID: id, Result: result}}
 }
 
+// runUpdate has the request "one" run: the StatefulSet has the agent's new image, as a revision.
+func (w *agentWorld) runUpdate(revision string) {
+	w.recordUpdate("one", "")
+	w.requestUpdate("one")
+	w.c.Status.Agent.Image = agentNow
+	w.o.StatefulSet.Status.UpdateRevision = revision
+}
+
 // view is one pass with what it decided on agents.
 func (w *agentWorld) view() (*View, string) {
 	view, d := NewView(w.set, w.o, time.Date(2026, 3, 1, 13, 0, 0, 0, time.UTC)), w.want
@@ -437,11 +445,8 @@ func TestRequestIsNotDoneWhileAnotherClientSetsTheImageBack(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			w := newAgentWorld()
-			w.recordUpdate("one", "")
-			w.requestUpdate("one")
-			w.c.Status.Agent.Image = agentNow
+			w.runUpdate("revision-2")
 			w.applyAgent(agentNow)
-			w.o.StatefulSet.Status.UpdateRevision = "revision-2"
 			for n := range 3 {
 				w.createPod(n, agentBefore, "revision-2")
 			}
@@ -530,11 +535,8 @@ func TestUnfitAgentIsReplaced(t *testing.T) {
 // their agents, also at the next upgrade. It can be made again with another ID.
 func TestRequestToUpdateAgentsIsWithdrawn(t *testing.T) {
 	w := newAgentWorld()
-	w.recordUpdate("one", "")
-	w.requestUpdate("one")
-	w.c.Status.Agent.Image = agentNow
+	w.runUpdate("revision-2")
 	w.declareAgent(agentNow)
-	w.o.StatefulSet.Status.UpdateRevision = "revision-2"
 	w.createPod(2, agentNow, "revision-2")
 	if view, _ := w.view(); view.FindOutdated(0) == "" {
 		t.Fatal("the request replaces nothing")
@@ -564,11 +566,8 @@ func TestRequestToUpdateAgentsIsWithdrawn(t *testing.T) {
 // also after another part of the template was changed.
 func TestAgentIsComparedWithThePodsOwnTemplate(t *testing.T) {
 	w := newAgentWorld()
-	w.recordUpdate("one", "")
-	w.requestUpdate("one")
-	w.c.Status.Agent.Image = agentNow
+	w.runUpdate("revision-3")
 	w.declareAgent(agentNow)
-	w.o.StatefulSet.Status.UpdateRevision = "revision-3"
 	w.createPod(1, "mirror/"+agentNow, "revision-2")
 	w.createPod(2, "mirror/"+agentNow, "revision-2")
 	w.o.Altered = map[string]PodComparison{"orders-1": {Made: true, Agent: agentNow}, "orders-2": {Agent: agentNow}} // of orders-2 the template is not known
