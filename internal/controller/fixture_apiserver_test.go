@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -197,13 +198,27 @@ type transport struct {
 	writes int
 	dead   bool
 	seen   []string
+	// held is what requests wait for, but watches and events; nil for nothing.
+	held chan struct{}
+}
+
+// hold has requests wait from now on, until they are let go.
+func (o *transport) hold() (letGo func()) {
+	held := make(chan struct{})
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.held = held
+	return func() { close(held) }
 }
 
 // RoundTrip implements http.RoundTripper.
 func (o *transport) RoundTrip(r *http.Request) (*http.Response, error) {
-	last, err := o.note(r)
+	last, held, err := o.note(r)
 	if err != nil {
 		return nil, err
+	}
+	if held != nil {
+		<-held
 	}
 	response, err := o.next.RoundTrip(r)
 	if !last {
@@ -218,22 +233,22 @@ func (o *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	return nil, errCrashed
 }
 
-// note counts a request, and says whether it is the operator's last.
-func (o *transport) note(r *http.Request) (last bool, err error) {
+// note counts a request, and says whether it is the operator's last, and what it waits for.
+func (o *transport) note(r *http.Request) (last bool, held chan struct{}, err error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.dead {
-		return false, errCrashed
+		return false, nil, errCrashed
 	}
 	if r.URL.Query().Get("watch") == "true" || strings.Contains(r.URL.Path, "/events") {
-		return false, nil
+		return false, nil, nil
 	}
 	o.seen = append(o.seen, r.Method+" "+r.URL.RequestURI())
 	if r.Method != http.MethodGet {
 		o.writes++
 		o.dead = o.writes == o.limit
 	}
-	return o.dead, nil
+	return o.dead, o.held, nil
 }
 
 // take returns the requests since the last call, watches and events apart.
@@ -243,6 +258,13 @@ func (o *transport) take() []string {
 	seen := o.seen
 	o.seen = nil
 	return seen
+}
+
+// copySeen returns the requests since take was last called, and leaves them.
+func (o *transport) copySeen() []string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return slices.Clone(o.seen)
 }
 
 // objects are the names of what carries the cluster's label, by kind.

@@ -15,8 +15,8 @@ import (
 // looked at is no new one.
 const passPriority = 0
 
-// enqueueLate has what h adds come after everything that happened to a cluster: with thousands
-// of new clusters, those that are there do not wait for the first passes of all others.
+// enqueueLate has what h adds come after everything that happened to a cluster: of thousands of
+// new clusters, those that were begun do not wait for the first passes of all others.
 func enqueueLate(h handler.EventHandler) handler.EventHandler {
 	return handler.Funcs{
 		CreateFunc: func(ctx context.Context, e event.CreateEvent, q workqueue.TypedRateLimitingInterface[reconcile.Request]) {

@@ -18,7 +18,7 @@ import (
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
 )
 
-// What happens to clusters that are there comes before the first passes of new ones, and
+// What happens to clusters that were begun comes before the first passes of new ones, and
 // before passes for what all of them share.
 func TestNewClustersWait(t *testing.T) {
 	q := priorityqueue.New[reconcile.Request]("test")
