@@ -16,17 +16,12 @@ func FindInitImageHolder(obj client.Object, container string) (manager string, s
 	if err != nil || o.own.Has(image) {
 		return "", time.Time{}, err
 	}
-	for _, e := range o.others {
-		if !e.fields.Has(image) {
-			continue
-		}
-		var at time.Time
-		if e.time != nil {
-			at = e.time.Time
-		}
-		if manager == "" || at.After(since) {
-			manager, since = e.manager, at
-		}
+	e := o.findHolder(image)
+	if e == nil {
+		return "", time.Time{}, nil
 	}
-	return manager, since, nil
+	if e.time != nil {
+		since = e.time.Time
+	}
+	return e.manager, since, nil
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/fluxcd/pkg/apis/meta"
+	"github.com/fluxcd/pkg/runtime/conditions"
 	"github.com/fluxcd/pkg/runtime/jitter"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -137,7 +138,9 @@ func (r *Reconciler[C, O]) Reconcile(ctx context.Context, req ctrl.Request) (ctr
 		p.err = errors.Join(p.err, fmt.Errorf("write status: %w", err))
 	}
 	next, err := r.scheduleNextPass(p)
-	next.Priority = new(passPriority)
+	if p.stepped || p.requests || p.statusStale || conditions.Has(c, v1alpha1.ConditionReconciling) {
+		next.Priority = new(underWayPriority)
+	}
 	return next, err
 }
 

@@ -80,7 +80,7 @@ func (r *Reconciler[C, O]) Setup(mgr ctrl.Manager, gvk schema.GroupVersionKind, 
 	b := ctrl.NewControllerManagedBy(mgr).
 		Named(strings.ToLower(gvk.Kind)).
 		For(r.New(), builder.WithPredicates(goesOn(), predicate.Or(predicate.GenerationChangedPredicate{}, predicates.ReconcileRequestedPredicate{}, requestPredicate()))).
-		Watches(r.New(), enqueueLate(&handler.EnqueueRequestForObject{}), builder.WithPredicates(comes())).
+		Watches(r.New(), handler.Funcs{CreateFunc: enqueueNew}).
 		WithOptions(ctrlcontroller.Options{
 			MaxConcurrentReconciles: concurrent,
 			RateLimiter:             requeue.NewRateLimiter(),
@@ -93,7 +93,7 @@ func (r *Reconciler[C, O]) Setup(mgr ctrl.Manager, gvk schema.GroupVersionKind, 
 	}
 	b = b.Watches(&batchv1.Job{}, handler.EnqueueRequestsFromMapFunc(mapByLabel(gvk)))
 	b = b.Watches(&v1alpha1.Backup{}, handler.EnqueueRequestsFromMapFunc(mapBackupToCluster(gvk.Kind)), builder.WithPredicates(backupEndedPredicate()))
-	return b.Watches(&storagev1.StorageClass{}, enqueueLate(handler.EnqueueRequestsFromMapFunc(r.mapToAllClusters(mgr, gvk)))).Complete(r)
+	return b.Watches(&storagev1.StorageClass{}, handler.EnqueueRequestsFromMapFunc(r.mapToAllClusters(mgr, gvk))).Complete(r)
 }
 
 // mapByLabel finds the cluster that an object says it belongs to.

@@ -30,7 +30,7 @@ func settleEtcd(t *testing.T, replicas int32, edit func(*v1alpha1.EtcdCluster)) 
 	w := forecast.NewWorld(forecast.Engine{
 		Members: func(c v1alpha1.Cluster) objects.Set { return etcd.MembersOf(c.(*v1alpha1.EtcdCluster)) },
 		Plan: func(w *forecast.World) engine.Plan {
-			o := etcd.Observation{Observation: *w.Observed, Tried: map[string]time.Time{}, Precaution: w.Precaution}
+			o := etcd.Observation{Observation: *w.Observed, Tried: map[string]time.Time{}, Precaution: w.Precaution, Quota: w.ReadConfig().DataLimit}
 			return (&etcd.Engine{}).Plan(w.Cluster.(*v1alpha1.EtcdCluster), o, w.Now)
 		},
 		Agents: forecast.NewEtcdAgents(c),

@@ -149,12 +149,13 @@ func (m *machine) endTrial(kind StepKind, rest time.Duration, why string) {
 	if slices.ContainsFunc(m.steps, func(s Step) bool { return s.Name == t.Name }) {
 		before = "what members compute" // the kept value before it goes in the same step
 	}
-	m.rest(Resting{Name: t.Name, Value: t.Value, Reason: shorten(why, longestReason), Quarantined: kind == Quarantined, Since: m.now, Until: until})
+	m.rest(Resting{Name: t.Name, Value: t.Value, Reason: why, Quarantined: kind == Quarantined, Since: m.now, Until: until})
 	m.addStep(kind, t.Name, t.Value, "%s is %s again, after a trial of %s: %s. It is not tried again before %s", t.Name, before, t.Value, why, until.Format(time.DateOnly))
 }
 
 // rest has a setting not tried for a time.
 func (m *machine) rest(r Resting) {
+	r.Reason = shorten(r.Reason, longestReason)
 	m.next.Resting = slices.DeleteFunc(slices.Clone(m.next.Resting), func(o Resting) bool { return o.Name == r.Name })
 	m.next.Resting = append(m.next.Resting, r)
 }

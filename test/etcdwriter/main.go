@@ -20,6 +20,8 @@ import (
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
 )
 
 // last is the key of the newest write's number.
@@ -71,7 +73,9 @@ func newClient(folder string) (*clientv3.Client, error) {
 		DialTimeout:          patience,
 		DialKeepAliveTime:    patience,
 		DialKeepAliveTimeout: patience,
-		TLS:                  &tls.Config{Certificates: []tls.Certificate{certificate}, RootCAs: roots, MinVersion: tls.VersionTLS12},
+		// Otherwise an attempt to connect to a pod that has just gone takes up to 20 seconds.
+		DialOptions: []grpc.DialOption{grpc.WithConnectParams(grpc.ConnectParams{Backoff: backoff.DefaultConfig, MinConnectTimeout: patience})},
+		TLS:         &tls.Config{Certificates: []tls.Certificate{certificate}, RootCAs: roots, MinVersion: tls.VersionTLS12},
 	})
 }
 

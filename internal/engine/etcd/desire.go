@@ -72,7 +72,7 @@ func clusterConfig(c *v1alpha1.EtcdCluster, d objects.Desired, g group, r recove
 	return memberset.RenderConfig(config)
 }
 
-// dataQuota in bytes; inForce is that of the members' configuration, 0 for none. The smallest of
+// dataQuota in bytes; inForce is that of the members' configuration, 0 where it is unknown. The smallest of
 // the members' volumes limits it, whatever is declared: one that cannot grow has space for less,
 // and one that cannot shrink for as much as before. What volumes grew to by themselves changes
 // nothing, for that would take a restart.
@@ -81,8 +81,9 @@ func dataQuota(c *v1alpha1.EtcdCluster, d objects.Desired, inForce int64) int64 
 		return c.Spec.Quota.Value()
 	}
 	by, next := quotaVolume(c.Spec.Storage, d)
-	if inForce >= shareOf(next) {
-		// A volume that was as large cannot shrink, and data may need all of it.
+	if inForce == 0 || inForce >= shareOf(next) {
+		// A volume that is as large cannot shrink, and data may need all of it. Less than
+		// members may have would restart them, and could refuse their writes.
 		return shareOf(next)
 	}
 	return shareOf(by)

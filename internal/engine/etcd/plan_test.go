@@ -451,7 +451,7 @@ func TestQuota(t *testing.T) {
 		{"volumes that grew by themselves before, and may not any more", 1, 1, []int64{2, 2}, 0, false, 1, share(1)},
 		{"they may not any more, and were made larger than that", 1, 2, []int64{4, 4}, 0, false, 2, share(2)},
 		{"they may not any more, and the size is corrected", 2, 1, []int64{2, 2}, 0, false, 1, share(2)},
-		{"they may not any more, and nothing has a quota", 1, 1, []int64{2, 2}, 0, false, 0, share(1)},
+		{"they may not any more, and the quota is unknown", 1, 1, []int64{2, 2}, 0, false, 0, share(2)},
 		{"they may not any more, and another client set a quota", 1, 1, []int64{2, 2}, 0, false, 4, share(2)},
 		{"volumes of which one cannot grow", 4, 2, []int64{4, 2}, 0, false, 2, share(2)},
 		{"volumes that are to grow, and have not", 4, 2, []int64{4, 4}, 2, false, 2, share(2)},
@@ -462,6 +462,8 @@ func TestQuota(t *testing.T) {
 		{"volumes that may grow and cannot shrink", 1, 2, []int64{2, 2}, 0, true, 2, share(2)},
 		{"volumes that may grow and have not", 4, 2, []int64{2, 4}, 0, true, 2, share(2)},
 		{"volumes that may grow, and are to be larger", 4, 2, []int64{4, 4}, 2, true, 2, share(2)},
+		{"a size that is refused, where the quota is unknown", 1, 1, []int64{4, 4}, 0, false, 0, share(4)},
+		{"volumes that are to grow, and have not, where the quota is unknown", 4, 2, []int64{4, 4}, 2, false, 0, share(4)},
 		{"no volume yet", 2, 2, nil, 0, false, 0, share(2)},
 		{"large volumes", 100, 100, []int64{100, 100}, 0, false, 100, 2 << 30},
 	} {

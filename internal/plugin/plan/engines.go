@@ -94,7 +94,7 @@ var kinds = map[string]kind{
 					return etcd.MembersOf(c.(*v1alpha1.EtcdCluster)) //nolint:forcetypeassert // of this kind
 				},
 				Plan: func(w *forecast.World) engine.Plan {
-					o := etcd.Observation{Observation: *w.Observed, Tried: map[string]time.Time{}, Precaution: w.Precaution}
+					o := etcd.Observation{Observation: *w.Observed, Tried: map[string]time.Time{}, Precaution: w.Precaution, Quota: w.ReadConfig().DataLimit}
 					return (&etcd.Engine{}).Plan(w.Cluster.(*v1alpha1.EtcdCluster), o, w.Now) //nolint:forcetypeassert // of this kind
 				},
 				Agents: forecast.NewEtcdAgents(c),
