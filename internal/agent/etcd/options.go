@@ -52,6 +52,9 @@ type Options struct {
 
 	// StopTimeout is how long a planned stop may take before it is forced.
 	StopTimeout time.Duration
+	// DrainTime is how long a member of several still serves in a planned stop, after it has
+	// left the Services: nodes take a moment to route no new connection to it.
+	DrainTime time.Duration
 }
 
 // optionsIn are the options of an agent in its pod.
@@ -74,6 +77,7 @@ func optionsIn(p agent.Pod) (Options, error) {
 		ClientURL:    func(pod string) string { return "https://" + address(pod, clientPort) },
 		AgentAddress: func(pod string) string { return address(pod, agentapi.StatusPort) },
 		StopTimeout:  40 * time.Second,
+		DrainTime:    2 * time.Second,
 	}, nil
 }
 

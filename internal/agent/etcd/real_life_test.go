@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/holdfast-db/holdfast/internal/agentapi"
 	"github.com/holdfast-db/holdfast/internal/agentapi/etcdapi"
@@ -51,6 +52,33 @@ func TestRealLife(t *testing.T) {
 	if got := get(t, w.dial(0), "a"); got != "2" {
 		t.Errorf("a is %q", got)
 	}
+}
+
+// A member of several serves those that still come while nodes take up that it has left the
+// Services. The only member stops at once: there is no other to go to.
+func TestRealDrain(t *testing.T) {
+	t.Run("Several", func(t *testing.T) {
+		w := newWorld(t, 2)
+		w.drain = 5 * time.Second
+		w.seed(t.TempDir())
+		second := w.grow(w.dial(0, 1), 1, t.TempDir())
+		second.until("serving", func(s agentapi.Status) bool { return s.Serving })
+		stopped := make(chan struct{})
+		go func() { second.stop(); close(stopped) }()
+		second.until("stopping", func(s agentapi.Status) bool { return s.State == agentapi.StateStopping && !s.Serving })
+		put(t, w.dial(1), "a", "1")
+		select {
+		case <-stopped:
+			t.Error("the member has stopped before clients could leave it")
+		default:
+		}
+		<-stopped
+	})
+	t.Run("Alone", func(t *testing.T) {
+		w := newWorld(t, 1)
+		w.drain = time.Hour
+		w.seed(t.TempDir()).stop()
+	})
 }
 
 // scrape reads the member's metrics, and those of its etcd among them.

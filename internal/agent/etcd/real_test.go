@@ -51,6 +51,8 @@ type world struct {
 	ports  []ports
 	config agentapi.ClusterConfig
 	uid    int
+	// drain is the agents' DrainTime.
+	drain time.Duration
 }
 
 type ports struct{ agent, probe, client, peer, metrics int }
@@ -149,6 +151,7 @@ func (w *world) start(ordinal int, volume string) *run {
 		ClientURL:    w.clientURL,
 		AgentAddress: func(pod string) string { return local127(w.of(pod).agent) },
 		StopTimeout:  30 * time.Second,
+		DrainTime:    w.drain,
 	})
 	if err != nil {
 		w.t.Fatal(err)

@@ -266,19 +266,34 @@ func (l *etcdRun) killServer() {
 const transferLimit = 5 * time.Second
 
 // stopPlanned stops in order: out of the Services, the lead to another member,
-// and only then etcd.
+// and only then etcd. Clients that connect anew find another one by then.
 func (l *etcdRun) stopPlanned() {
 	l.log.Info("stops etcd")
 	l.Store.Update(func(s *agentapi.Status) {
 		s.State, s.Message, s.Serving, s.Role = agentapi.StateStopping, "", false, v1alpha1.RoleMember
 	})
+	drained := time.After(l.o.DrainTime)
 	if err := l.transferLeadership(); err != nil {
 		l.log.Info("leadership was not transferred", "error", err.Error())
+	}
+	if l.isOneOfSeveral() {
+		select {
+		case <-drained:
+		case <-l.server.Done():
+		}
 	}
 	_ = l.server.Signal(syscall.SIGTERM)
 	inOrder := l.server.Ended(l.o.StopTimeout)
 	l.killServer()
 	l.log.Info("etcd has stopped", "inOrder", inOrder)
+}
+
+// isOneOfSeveral says whether there are other members, to which clients can go.
+func (l *etcdRun) isOneOfSeveral() bool {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	_, list, err := l.local.fetchMembers(ctx, l.local.peer)
+	return err == nil && len(list) > 1
 }
 
 // transferLeadership makes another member the leader, one that answers.

@@ -49,7 +49,7 @@ func reconcilerOf(t *testing.T, concurrent int, all ...v1alpha1.Backup) *Reconci
 			t.Fatal(err)
 		}
 	}
-	c := fake.NewClientBuilder().WithScheme(scheme).WithIndex(&v1alpha1.Backup{}, indexTurn, indexByTurn)
+	c := fake.NewClientBuilder().WithScheme(scheme).WithIndex(&v1alpha1.Backup{}, indexTurn, indexByTurn).WithStatusSubresource(&v1alpha1.Backup{})
 	for i := range all {
 		b := all[i].DeepCopy()
 		if b.DeletionTimestamp != nil {

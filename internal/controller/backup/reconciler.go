@@ -83,6 +83,9 @@ type Reconciler struct {
 	// begun are the backups that were begun and that the cache may not show so yet. Only
 	// passes read and change it, which come one after the other.
 	begun map[types.NamespacedName]begunBackup
+	// behind are how many passes of a backup in a row ended in that another had changed what
+	// they write. Only passes read and change it.
+	behind map[types.NamespacedName]int
 	// failed are the UIDs of Backups by name whose last pass failed.
 	failed sync.Map
 	// queue of the passes; nil while no number limits the backups.
@@ -191,10 +194,14 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 			r.Applier.Forget(uid.(types.UID))
 		}
 		r.failed.Delete(req.NamespacedName)
+		delete(r.behind, req.NamespacedName)
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
 	r.known.Store(req.NamespacedName, b.UID)
 	recheck, err := r.reconcileBackup(ctx, b)
+	if r.waitsForCache(req.NamespacedName, err) {
+		return ctrl.Result{RequeueAfter: requeue.AfterStep}, nil
+	}
 	r.recordPass(ctx, b, err)
 	return ctrl.Result{RequeueAfter: recheck}, err
 }
@@ -206,11 +213,25 @@ func (r *Reconciler) reconcileBackup(ctx context.Context, b *v1alpha1.Backup) (r
 		return 0, fmt.Errorf("observe: %w", err)
 	}
 	p := planBackup(seen)
-	err = r.executePlan(ctx, b, &p)
-	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
-		return requeue.AfterStep, nil // the cache is behind
+	return p.recheck, r.executePlan(ctx, b, &p)
+}
+
+// mostBehind is how many passes of a backup in a row may end in that another has changed what
+// they write. A cache that is behind has caught up by then.
+const mostBehind = 5
+
+// waitsForCache says whether a pass failed since the cache may be behind. What ends each pass
+// so has another cause, and is an error like any other: it is logged, and retries back off.
+func (r *Reconciler) waitsForCache(name types.NamespacedName, err error) bool {
+	if !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) {
+		delete(r.behind, name)
+		return false
 	}
-	return p.recheck, err
+	if r.behind == nil {
+		r.behind = map[types.NamespacedName]int{}
+	}
+	r.behind[name]++
+	return r.behind[name] <= mostBehind
 }
 
 // executePlan does what was planned, in an order that survives a death at any point: the
