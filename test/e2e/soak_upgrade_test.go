@@ -91,11 +91,18 @@ type upgraded struct {
 	*subject
 	k      *kind
 	writes *writer
+	// usualGap is the longest time without an acknowledged write while nothing was changed.
+	usualGap time.Duration
 }
 
+// tolerableGap is the longest time without an acknowledged write that says nothing: a busy
+// machine keeps a writer, or a disk, from its turn as long when nothing is changed. A member
+// that restarts, or a primary that changes, takes longer.
+func (c *upgraded) tolerableGap() time.Duration { return max(2*time.Second, 3*c.usualGap) }
+
 // observeSteady changes the operator, and reports every moment at which a cluster is not
-// as it was before. Gaps between acknowledged writes are printed: what is noise on this
-// machine shows without a change.
+// as it was before, and a time without an acknowledged write that is no noise of this
+// machine: what that is shows while nothing is changed, which is observed first.
 func observeSteady(t *testing.T, what string, all []*upgraded, change func()) {
 	t.Helper()
 	var before []string
@@ -113,7 +120,14 @@ func observeSteady(t *testing.T, what string, all []*upgraded, change func()) {
 	time.Sleep(steadyPeriod)
 	polls := observer.stop()
 	for i, c := range all {
-		t.Logf("%s, %s: longest time without an acknowledged write %s, %d writes, conditions read %d times", what, c.k.name, c.writes.takeGap(), c.writes.countWrites()-written[i], polls[i].reads)
+		gap := c.writes.takeGap()
+		t.Logf("%s, %s: longest time without an acknowledged write %s, %d writes, conditions read %d times", what, c.k.name, gap, c.writes.countWrites()-written[i], polls[i].reads)
+		if c.usualGap == 0 {
+			c.usualGap = gap
+		}
+		if gap > c.tolerableGap() {
+			t.Errorf("%s, %s: no write was acknowledged for %s, and %s without a change", what, c.k.name, gap, c.usualGap)
+		}
 		for _, fault := range polls[i].faults {
 			t.Errorf("%s, %s: %s", what, c.k.name, fault)
 		}
