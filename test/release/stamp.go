@@ -14,9 +14,9 @@ import (
 	"github.com/holdfast-db/holdfast/test/docs"
 )
 
-// stampedPaths are the files and folders that name the version of a release. What programs
-// and manifests are built with is no text: make release is given it.
-var stampedPaths = []string{"README.md", "docs", "examples", "kustomize", "config/default", "config/manager", "config/helm/holdfast/README.md"}
+// stampedPaths are the files and folders that name the version of a release, and the manifests
+// that tests expect of them. What programs are built with is no text: make release is given it.
+var stampedPaths = []string{"README.md", "docs", "examples", "kustomize", "config/default", "config/manager", "config/helm/holdfast/README.md", "test/gitops/testdata"}
 
 // unstampedPages name versions of which none is the tree's: the changelog those that were,
 // and the page on upgrades two that are made up.
