@@ -25,6 +25,8 @@ MYSQL_VERSION ?= 9.7
 KUBERNETES ?=
 # What versions-test runs on each minor version of Kubernetes. A dollar sign would be read by make twice.
 VERSION_TESTS ?= ^TestTogether\b/^(SeedManifest|EtcdSeedManifest|Failover|Scale|EtcdScale|Drift|EtcdTruth|VolumeGrows|TLS|Retain|EtcdDelete|Backups|EtcdRestores|MySQLStorePointInTime)\b
+# How the page on versions calls that list.
+SHORT_LIST := the short list of end-to-end tests on the real cluster (`make versions-test`)
 # Leaves out the gRPC transport of Google Cloud Storage, which Holdfast does not use: it is an eighth of the binary.
 TAGS := disable_grpc_modules
 CLUSTER := $(CURDIR)/bin/cluster
@@ -126,6 +128,9 @@ image: $(CLUSTER) ## dist/holdfast-image.tar, an OCI archive to push to your reg
 	@echo 'dist/holdfast-image.tar is an OCI archive. Push it to a registry that your nodes can pull from, for example:'
 	@echo '  skopeo copy --all oci-archive:dist/holdfast-image.tar docker://registry.example.com/holdfast:main'
 
+stamp: ## name VERSION=v0.1.0 in pages, examples and manifests, before its release
+	@cd test && go run ./release -version '$(VERSION)' -stamp $(CURDIR)
+
 release: $(CLUSTER) ## dist/: every file to publish of VERSION=v0.1.0; RELEASE_IMAGE= for another repository of the image
 	$(call say,writing the release $(VERSION) into $(RELEASE_OUT))
 	@# A run that fails leaves the folder as it was.
@@ -205,13 +210,16 @@ soak: alerts-test notifications-test olm-test ui-test site-test cluster deploy e
 	@FOCUS='$(if $(filter .,$(FOCUS)),TestSoak,$(FOCUS))' STATE=$(STATE) GOTESTSUM='$(TOOL) gotestsum' SEED=$(SEED) test/run-e2e.sh -tags 'e2e soak' -timeout 24h
 	$(if $(filter .,$(FOCUS)),@$(MAKE) --no-print-directory versions-test)
 
-versions-test: $(CLUSTER) ## run VERSION_TESTS on each supported minor version of Kubernetes in turn; it takes the local cluster down (about half an hour each)
+versions-test: $(CLUSTER) ## run VERSION_TESTS on each supported minor version of Kubernetes in turn; it takes the local cluster down (about half an hour each), and records what ran in test/versions-seen.txt
 	@for minor in $$($(CLUSTER) versions); do \
 		$(MAKE) --no-print-directory cluster-down; \
 		printf '\033[1m==> tests with Kubernetes %s\033[0m\n' "$$minor"; \
 		$(MAKE) --no-print-directory e2e KUBERNETES=$$minor FOCUS='$(VERSION_TESTS)'; \
+		version=$$(cat test/cluster/kube/go.mod test/cluster/kube/*/go.mod | sed -nE "s|^\tk8s\.io/kubernetes v($$minor\.[0-9]+)$$|\1|p"); \
+		$(if $(filter file,$(origin VERSION_TESTS)),test/record-version.sh test/versions-seen.txt "Kubernetes $$version" '$(SHORT_LIST)';) \
 	done
 	@$(MAKE) --no-print-directory cluster-down
+	@go test . -count=1 -run TestVersionsReference -update
 
 chaos: cluster deploy ## random faults under load for CHAOS=30m, those of SEED=number again
 	@FOCUS='$(if $(filter .,$(FOCUS)),^TestChaos$$,$(FOCUS))' STATE=$(STATE) GOTESTSUM='$(TOOL) gotestsum' CHAOS=$(CHAOS) SEED=$(SEED) test/run-e2e.sh -tags 'e2e soak' -timeout 24h
@@ -255,4 +263,4 @@ recording: ## docs/images/drift.svg, from a drift in the cluster that make demo 
 
 bin/cluster: $(CLUSTER)
 
-.PHONY: recording site site-test ui-test ui-vendor alerts-test notifications-test olm-test dashboards-test help build plugin generate check-generated shape lint unit api-test etcd-test postgres-test mysql-test argocd-test cluster cluster-down flux etcd-images mysql-images s3-image deploy image release release-test undeploy e2e soak versions-test chaos bench test checks program-test builds demo
+.PHONY: recording site site-test ui-test ui-vendor alerts-test notifications-test olm-test dashboards-test help build plugin generate check-generated shape lint unit api-test etcd-test postgres-test mysql-test argocd-test cluster cluster-down flux etcd-images mysql-images s3-image deploy image stamp release release-test undeploy e2e soak versions-test chaos bench test checks program-test builds demo

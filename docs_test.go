@@ -100,6 +100,26 @@ func TestGuidesShowTheirExamples(t *testing.T) {
 	}
 }
 
+// The pages name the version of Go that the module needs.
+func TestPagesNameTheVersionOfGo(t *testing.T) {
+	version := regexp.MustCompile(`(?m)^go (\d+\.\d+)`).FindStringSubmatch(page(t, "go.mod"))
+	if version == nil {
+		t.Fatal("go.mod names no version of Go")
+	}
+	named := regexp.MustCompile(`\bGo (\d+\.\d+)`)
+	for _, name := range []string{"README.md", "docs/guides/installation.md"} {
+		found := named.FindAllStringSubmatch(page(t, name), -1)
+		if len(found) == 0 {
+			t.Errorf("%s names no version of Go", name)
+		}
+		for _, f := range found {
+			if f[1] != version[1] {
+				t.Errorf("%s names Go %s, and go.mod %s", name, f[1], version[1])
+			}
+		}
+	}
+}
+
 // The manifest that README.md shows is the example that its commands apply.
 func TestReadmeShowsItsExample(t *testing.T) {
 	manifest := regexp.MustCompile(`(?m)^#.*\n`).ReplaceAllString(page(t, "examples/postgrescluster.yaml"), "")

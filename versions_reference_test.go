@@ -4,15 +4,17 @@ import (
 	"fmt"
 	"maps"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 )
 
 // versionsPage is the one place that says what is supported, and versionsSeen what was seen
-// of each version: a person writes that, after the run.
+// of each version, on which day and with which commit.
 const (
 	versionsPage = "docs/reference/versions.md"
 	versionsSeen = "test/versions-seen.txt"
@@ -48,18 +50,20 @@ func versionTable(t *testing.T) string {
 	}
 	seen := readSeen(t)
 	var text strings.Builder
-	text.WriteString("\n| component | version | seen |\n|---|---|---|\n")
+	text.WriteString("\n| component | version | seen | recorded |\n|---|---|---|---|\n")
 	for _, component := range []string{"Kubernetes", "PostgreSQL", "etcd", "MySQL", "processor"} {
 		if len(versions[component]) == 0 {
 			t.Errorf("there is no version of %s", component)
 		}
 		for _, version := range versions[component] {
-			what, known := seen[component+" "+version]
-			if !known {
+			records := seen[component+" "+version]
+			if len(records) == 0 {
 				t.Errorf("%s has no line for %s %s", versionsSeen, component, version)
 			}
 			delete(seen, component+" "+version)
-			fmt.Fprintf(&text, "| %s | %s | %s |\n", component, version, what)
+			for _, r := range records {
+				fmt.Fprintf(&text, "| %s | %s | %s | %s, `%s` |\n", component, version, r.what, r.date, r.commit)
+			}
 		}
 	}
 	for _, left := range slices.Sorted(maps.Keys(seen)) {
@@ -68,20 +72,30 @@ func versionTable(t *testing.T) string {
 	return text.String()
 }
 
-// readSeen is what was seen of each version: lines "component version: what".
-func readSeen(t *testing.T) map[string]string {
+// record is what was seen of a version, on which day and with which commit.
+type record struct{ date, commit, what string }
+
+// recordLine is a line of versionsSeen.
+var recordLine = regexp.MustCompile(`^([^:]+): (\d{4}-\d\d-\d\d) ([0-9a-f]{8,40}): (.+)$`)
+
+// readSeen is what was seen of each version.
+func readSeen(t *testing.T) map[string][]record {
 	t.Helper()
-	seen := map[string]string{}
+	seen := map[string][]record{}
 	for line := range strings.Lines(page(t, versionsSeen)) {
 		line = strings.TrimSpace(line)
 		if line == "" || strings.HasPrefix(line, "#") {
 			continue
 		}
-		of, what, found := strings.Cut(line, ": ")
-		if !found || what == "" {
-			t.Errorf("%s: %q is not of the form component version: what was seen", versionsSeen, line)
+		found := recordLine.FindStringSubmatch(line)
+		if found == nil {
+			t.Errorf("%s: %q is not of the form component version: date commit: what was seen", versionsSeen, line)
+			continue
 		}
-		seen[of] = what
+		if _, err := time.Parse(time.DateOnly, found[2]); err != nil {
+			t.Errorf("%s: %q: %v", versionsSeen, line, err)
+		}
+		seen[found[1]] = append(seen[found[1]], record{found[2], found[3], found[4]})
 	}
 	return seen
 }
@@ -111,7 +125,7 @@ func kubernetesVersions(t *testing.T) []string {
 // makeList is a list that the Makefile declares.
 func makeList(t *testing.T, variable string) []string {
 	t.Helper()
-	found := regexp.MustCompile(`(?m)^` + variable + ` \?= (.*)$`).FindStringSubmatch(page(t, "Makefile"))
+	found := regexp.MustCompile(`(?m)^` + variable + ` [?:]= (.*)$`).FindStringSubmatch(page(t, "Makefile"))
 	if found == nil {
 		t.Fatalf("the Makefile declares no %s", variable)
 	}
@@ -132,5 +146,45 @@ func TestVersionTestsAreThere(t *testing.T) {
 		if !strings.Contains(suite, `{"`+part+`",`) && !strings.Contains(suite, `{"`+of+`",`) {
 			t.Errorf("VERSION_TESTS names %s, which is no part of TestTogether", part)
 		}
+	}
+}
+
+// Commits that are recorded are those of this repository.
+func TestSeenCommitsExist(t *testing.T) {
+	shallow, err := exec.CommandContext(t.Context(), "git", "rev-parse", "--is-shallow-repository").Output()
+	if err != nil || strings.TrimSpace(string(shallow)) != "false" {
+		t.Skipf("this is no whole Git clone: %v", err)
+	}
+	for of, records := range readSeen(t) {
+		for _, r := range records {
+			if err := exec.CommandContext(t.Context(), "git", "merge-base", "--is-ancestor", r.commit, "HEAD").Run(); err != nil {
+				t.Errorf("%s: %s names %s, which is no commit before this one: %v", versionsSeen, of, r.commit, err)
+			}
+		}
+	}
+}
+
+// make versions-test replaces a line of what it ran before, and adds one to others.
+func TestRecordVersion(t *testing.T) {
+	const short = "the short list (`make versions-test`)"
+	const before = "# What was seen.\nKubernetes 1.37.2: 2026-01-01 0123abcd: " + short + "\nKubernetes 1.36.3: 2026-01-01 0123abcd: all tests\netcd 3.7: 2026-01-01 0123abcd: programs\n"
+	file := filepath.Join(t.TempDir(), "seen.txt")
+	if err := os.WriteFile(file, []byte(before), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, of := range []string{"Kubernetes 1.37.2", "Kubernetes 1.36.3", "Kubernetes 1.38.0", "Kubernetes 1.36.3"} {
+		command := exec.CommandContext(t.Context(), "test/record-version.sh", file, of, short)
+		command.Env = append(os.Environ(), "DATE=2026-02-03", "COMMIT=89abcdef")
+		if out, err := command.CombinedOutput(); err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+	}
+	const recorded = ": 2026-02-03 89abcdef: " + short + "\n"
+	want := "# What was seen.\nKubernetes 1.37.2" + recorded + "Kubernetes 1.36.3: 2026-01-01 0123abcd: all tests\nKubernetes 1.36.3" + recorded + "etcd 3.7: 2026-01-01 0123abcd: programs\nKubernetes 1.38.0" + recorded
+	if got := page(t, file); got != want {
+		t.Errorf("the file is\n%s\nwant\n%s", got, want)
+	}
+	if list := page(t, versionsSeen); !strings.Contains(list, strings.Join(makeList(t, "SHORT_LIST"), " ")+"\n") {
+		t.Errorf("%s has no line with the words that make versions-test writes", versionsSeen)
 	}
 }

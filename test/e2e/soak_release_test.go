@@ -25,12 +25,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
+	"github.com/holdfast-db/holdfast/test/docs"
 )
 
-// The release that is installed, as the page on installation names it.
 const (
-	releaseVersion = "v0.1.0"
-	releaseImage   = "ghcr.io/holdfast-db/holdfast:" + releaseVersion
+	releaseRepository = "ghcr.io/holdfast-db/holdfast"
 	// releaseFolderVariable names a folder with the files of that release, such as dist of a
 	// clean clone. Without it the files are made of this tree.
 	releaseFolderVariable = "HOLDFAST_RELEASE"
@@ -48,7 +47,9 @@ const (
 // is read under each later one, and uninstalling keeps it.
 func TestSoakRelease(t *testing.T) {
 	needKind(t, postgres)
-	r := &releaseTrial{folder: findRelease(t)}
+	version, err := docs.ReadVersion(docsRoot)
+	must(t, err, "read the version that the pages name")
+	r := &releaseTrial{folder: findRelease(t, version), version: version, imageName: releaseRepository + ":" + version}
 	r.image = readImageArchive(t, filepath.Join(r.folder, "holdfast-image.tar"))
 	r.importImage(t)
 	waitForNamespacesToEnd(t)
@@ -71,10 +72,12 @@ func TestSoakRelease(t *testing.T) {
 
 // releaseTrial is one release, and the cluster that outlives its installations.
 type releaseTrial struct {
-	folder    string
-	image     imageArchive
-	shell     docsShell
-	namespace string
+	folder string
+	// version as the pages name it, and the name of its image.
+	version, imageName string
+	image              imageArchive
+	shell              docsShell
+	namespace          string
 	// volume is the first installation's, by UID.
 	volume types.UID
 	// bundled are the objects that OLM creates for the bundle's version.
@@ -82,7 +85,7 @@ type releaseTrial struct {
 }
 
 // findRelease is the folder of the files, which are made if none are given.
-func findRelease(t *testing.T) string {
+func findRelease(t *testing.T, version string) string {
 	t.Helper()
 	if given := os.Getenv(releaseFolderVariable); given != "" {
 		if !filepath.IsAbs(given) {
@@ -91,15 +94,15 @@ func findRelease(t *testing.T) string {
 		return given
 	}
 	folder := filepath.Join(t.TempDir(), "dist")
-	runIn(t, "../..", "make", "release", "VERSION="+releaseVersion, "RELEASE_OUT="+folder)
+	runIn(t, "../..", "make", "release", "VERSION="+version, "RELEASE_OUT="+folder)
 	return folder
 }
 
 // importImage imports the archive as it is on all nodes.
 func (r *releaseTrial) importImage(t *testing.T) {
 	t.Helper()
-	if r.image.name != releaseImage {
-		t.Fatalf("a node imports the image as %q, and the manifests name %s", r.image.name, releaseImage)
+	if r.image.name != r.imageName {
+		t.Fatalf("a node imports the image as %q, and the manifests name %s", r.image.name, r.imageName)
 	}
 	tool, err := filepath.Abs(filepath.Join(state, "bin", "cluster"))
 	must(t, err, "find the local cluster's tool")
@@ -194,6 +197,12 @@ func (r *releaseTrial) checkFiles(t *testing.T) {
 	r.needStep(t, "TestSoakRelease", "check")
 	text, err := os.ReadFile(filepath.Join(r.folder, "SHA256SUMS"))
 	must(t, err, "read the checksums")
+	for line := range strings.Lines(string(text)) {
+		_, name, _ := strings.Cut(strings.TrimSpace(line), "  ")
+		if _, err := os.Stat(filepath.Join(r.folder, name)); err != nil {
+			t.Errorf("a file with a checksum: %v", err) // the page's command skips it
+		}
+	}
 	entries, err := os.ReadDir(r.folder)
 	must(t, err, "read the release")
 	for _, entry := range entries {
@@ -201,7 +210,7 @@ func (r *releaseTrial) checkFiles(t *testing.T) {
 			t.Errorf("%s has no checksum", entry.Name())
 		}
 	}
-	if out := r.needStep(t, "TestSoakRelease", "plugin"); !strings.HasPrefix(out, "kubectl holdfast version "+releaseVersion+" (") {
+	if out := r.needStep(t, "TestSoakRelease", "plugin"); !strings.HasPrefix(out, "kubectl holdfast version "+r.version+" (") {
 		t.Errorf("the plugin says of its version %q", out)
 	}
 }
@@ -221,6 +230,11 @@ func (r *releaseTrial) installByManifest(t *testing.T) {
 	r.checkServes(t, c)
 	c.runSQL(0, "create table kept as select 42 as answer")
 	r.volume = r.readVolume(t)
+	before := c.allIncarnations()
+	r.needStep(t, "TestSoakRelease", "upgrade")
+	if now := c.allIncarnations(); now != before {
+		t.Errorf("after the manifest was applied again the members are\n%s\nbefore:\n%s", now, before)
+	}
 	// A Backup with a finalizer exists then: the order in which the page deletes matters.
 	c.waitFor(readyTimeout, "the first backup is made", func(obj *v1alpha1.PostgresCluster) error {
 		if obj.Status.LastBackup == nil {
@@ -241,8 +255,8 @@ func (r *releaseTrial) installByManifest(t *testing.T) {
 // installWithHelm creates a cluster of the same name, which adopts the data, and removes the
 // operator alone.
 func (r *releaseTrial) installWithHelm(t *testing.T) {
-	h := &helm{t: t, image: releaseImage}
-	loaded, err := loader.Load(filepath.Join(r.folder, "holdfast-0.1.0.tgz"))
+	h := &helm{t: t, image: r.imageName}
+	loaded, err := loader.Load(filepath.Join(r.folder, "holdfast-"+strings.TrimPrefix(r.version, "v")+".tgz"))
 	must(t, err, "load the package of the chart")
 	install := action.NewInstall(h.configure(t))
 	install.ReleaseName, install.Namespace, install.CreateNamespace = helmRelease, operatorNamespace, true
@@ -306,8 +320,8 @@ func (r *releaseTrial) checkServes(t *testing.T, c *cluster) {
 	must(t, err, "the operator's pods")
 	for _, pod := range operators {
 		for _, container := range pod.Status.ContainerStatuses {
-			if got := pod.Spec.Containers[0].Image; got != releaseImage {
-				t.Errorf("the operator is of %s, want %s", got, releaseImage)
+			if got := pod.Spec.Containers[0].Image; got != r.imageName {
+				t.Errorf("the operator is of %s, want %s", got, r.imageName)
 			}
 			if !r.image.hasDigest(container.ImageID) {
 				t.Errorf("the operator runs %s, which is not in the release's archive: %v", container.ImageID, r.image.digests)
@@ -315,8 +329,8 @@ func (r *releaseTrial) checkServes(t *testing.T, c *cluster) {
 		}
 	}
 	for _, pod := range c.listPods() {
-		if got := pod.Spec.InitContainers[0].Image; got != releaseImage {
-			t.Errorf("%s has the agent of %s, want %s", pod.Name, got, releaseImage)
+		if got := pod.Spec.InitContainers[0].Image; got != r.imageName {
+			t.Errorf("%s has the agent of %s, want %s", pod.Name, got, r.imageName)
 		}
 	}
 	for _, namespace := range []string{operatorNamespace, r.namespace} {

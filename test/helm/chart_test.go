@@ -7,13 +7,17 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/Masterminds/semver/v3"
 	"helm.sh/helm/v4/pkg/action"
+	"helm.sh/helm/v4/pkg/chart/common"
 	"helm.sh/helm/v4/pkg/chart/v2/loader"
 	"helm.sh/helm/v4/pkg/cli/values"
 	"helm.sh/helm/v4/pkg/getter"
 	release "helm.sh/helm/v4/pkg/release/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
+
+	"github.com/holdfast-db/holdfast/api/v1alpha1"
 )
 
 const (
@@ -21,6 +25,9 @@ const (
 	chartFolder      = root + "/config/helm/holdfast"
 	releaseNamespace = "holdfast-system"
 )
+
+// testedKubernetes is a version of Kubernetes that the chart accepts. Helm takes 1.20 in tests.
+var testedKubernetes = common.KubeVersion{Version: "v1.36.3", Major: "1", Minor: "36"}
 
 // errNotARelease is of a Helm that answers with another type.
 var errNotARelease = errors.New("the answer of Helm is no release of version 1")
@@ -37,6 +44,7 @@ func renderRelease(ctx context.Context, namespace string, settings ...string) (*
 		return nil, err
 	}
 	install := action.NewInstall(action.NewConfiguration())
+	install.KubeVersion = &testedKubernetes
 	install.DryRunStrategy, install.ReleaseName, install.Namespace = action.DryRunClient, "holdfast", namespace
 	rendered, err := install.RunWithContext(ctx, chart, merged)
 	if err != nil {
@@ -87,6 +95,7 @@ func TestLint(t *testing.T) {
 	}
 	for name, vals := range map[string]map[string]any{"default": {}, "all options": all} {
 		lint := action.NewLint()
+		lint.KubeVersion = &testedKubernetes
 		lint.Strict, lint.Namespace = true, releaseNamespace
 		result := lint.Run([]string{chartFolder}, vals)
 		if result.TotalChartsLinted != 1 || len(result.Errors) > 0 || action.HasWarningsOrErrors(result) {
@@ -101,10 +110,20 @@ func TestNotes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"Holdfast v9", "-n databases", "watches shop, billing"} {
+	for _, want := range []string{"Holdfast v9", "-n databases", "watches shop, billing", "kubectl -n shop apply", "/blob/main/docs/README.md"} {
 		if !strings.Contains(r.Info.Notes, want) {
 			t.Errorf("the notes lack %q:\n%s", want, r.Info.Notes)
 		}
+	}
+	all, err := renderRelease(t.Context(), "databases")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, text, _ := strings.Cut(all.Info.Notes, "<<'END'\n")
+	manifest, _, _ := strings.Cut(text, "  END\n")
+	cluster := &v1alpha1.PostgresCluster{}
+	if err := yaml.UnmarshalStrict([]byte(manifest), cluster); err != nil || cluster.Spec.Version != "17" {
+		t.Errorf("the notes show no cluster: %v\n%s", err, manifest)
 	}
 }
 
@@ -116,4 +135,35 @@ func readChartFile(t *testing.T, name string) []byte {
 		t.Fatal(err)
 	}
 	return text
+}
+
+// Helm refuses the chart on Kubernetes that OLM refuses the bundle on: what is older than the
+// oldest tested version.
+func TestChartNeedsTheKubernetesOfTheBundle(t *testing.T) {
+	var base struct {
+		Spec struct{ MinKubeVersion string }
+	}
+	text, err := os.ReadFile(root + "/config/olm/base.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := yaml.Unmarshal(text, &base); err != nil {
+		t.Fatal(err)
+	}
+	chart, err := loader.Load(chartFolder)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, want := chart.Metadata.KubeVersion, ">="+base.Spec.MinKubeVersion+"-0"; got != want {
+		t.Fatalf("the chart needs Kubernetes %q, and the bundle for OLM %q", got, want)
+	}
+	needed, err := semver.NewConstraint(chart.Metadata.KubeVersion)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for version, want := range map[string]bool{"1.34.9": false, "1.34.9-eks-1": false, "1.35.0": true, "1.35.4-eks-1": true, "1.37.2+k3s1": true} {
+		if got := needed.Check(semver.MustParse(version)); got != want {
+			t.Errorf("Kubernetes %s is accepted: %t", version, got)
+		}
+	}
 }

@@ -9,6 +9,8 @@ import (
 	"strings"
 
 	"helm.sh/helm/v4/pkg/action"
+
+	"github.com/holdfast-db/holdfast/test/docs"
 )
 
 // chartFolder is the Helm chart of the tree.
@@ -33,11 +35,33 @@ func (r *release) writeChart(context.Context) error {
 	if err := replaceImage(filepath.Join(chart, "values.yaml"), r.image); err != nil {
 		return err
 	}
+	if err := r.writeChartPage(filepath.Join(chart, "README.md")); err != nil {
+		return err
+	}
 	pack := action.NewPackage()
 	pack.Version, pack.AppVersion = strings.TrimPrefix(r.version, "v"), r.version
 	pack.Destination, pack.SourceDateEpoch = r.out, &r.source.time
 	_, err = pack.Run(chart, nil)
 	return err
+}
+
+// writeChartPage makes the chart's page one of the release: it is read outside of the tree.
+func (r *release) writeChartPage(file string) error {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return err
+	}
+	before, err := docs.ReadVersion(r.root)
+	if err != nil {
+		return err
+	}
+	name := chartFolder + "/README.md"
+	page, err := stampFile(name, string(text), before, r.version)
+	if err != nil {
+		return err
+	}
+	page = absoluteLinks(page, repository+"/blob/"+r.version+"/"+name)
+	return os.WriteFile(file, []byte(page), 0o644) //nolint:gosec // it is published
 }
 
 // replaceImage names the image's repository in a chart's values.

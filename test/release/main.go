@@ -4,6 +4,10 @@
 // version of Go, write the same bytes.
 //
 //	cd test && go run ./release -version v0.1.0 -packer ../bin/cluster -out ../dist ..
+//
+// With -stamp it names the version in the pages and manifests of the tree instead.
+//
+//	cd test && go run ./release -version v0.1.0 -stamp ..
 package main
 
 import (
@@ -33,8 +37,12 @@ func runCommand(ctx context.Context, args []string) error {
 	flags.StringVar(&r.tags, "tags", "", "build tags of the programs")
 	flags.StringVar(&r.packer, "packer", "", "the program of test/cluster, which packs the image")
 	flags.StringVar(&r.out, "out", "", "folder for the files; it must be empty or absent")
+	stamps := flags.Bool("stamp", false, "name the version in the tree, and build nothing")
 	if err := flags.Parse(args); err != nil {
 		return err
+	}
+	if *stamps {
+		return runStamp(flags.Args(), r.version)
 	}
 	if flags.NArg() != 1 || r.out == "" || r.packer == "" {
 		return fmt.Errorf("usage: release -version v0.1.0 -packer PROGRAM -out FOLDER <root of the tree>")
@@ -54,5 +62,21 @@ func runCommand(ctx context.Context, args []string) error {
 		return err
 	}
 	fmt.Printf("%d files of %s were written\n", len(r.fileNames()), r.version)
+	return nil
+}
+
+// runStamp names the version in the tree, and prints which files changed.
+func runStamp(roots []string, version string) error {
+	if len(roots) != 1 {
+		return fmt.Errorf("usage: release -version v0.1.0 -stamp <root of the tree>")
+	}
+	changed, err := stamp(roots[0], version)
+	for _, name := range changed {
+		fmt.Println(name)
+	}
+	if err != nil {
+		return err
+	}
+	fmt.Printf("%d files name %s now\n", len(changed), version)
 	return nil
 }

@@ -61,7 +61,7 @@ func checkVersion(version string) error {
 	v, err := semver.StrictNewVersion(number)
 	switch {
 	case !prefixed || err != nil:
-		return fmt.Errorf("VERSION %q is no semantic version with a leading v, such as v0.1.0 or v0.2.0-rc.1: run make release VERSION=v0.1.0", version)
+		return fmt.Errorf("VERSION %q is no semantic version with a leading v, such as v0.1.0 or v0.2.0-rc.1: run make with VERSION=v0.1.0", version)
 	case v.Metadata() != "":
 		return fmt.Errorf("VERSION %q has build metadata (+%s), which no image tag may contain: leave it out", version, v.Metadata())
 	}
@@ -122,6 +122,9 @@ func (r *release) write(ctx context.Context) error {
 	}
 	if r.source.modified {
 		fmt.Fprintln(r.warn, "release: the tree has changes that are not committed; the provenance statement says so")
+	}
+	if err := r.warnUnstamped(); err != nil {
+		return err
 	}
 	for _, step := range []struct {
 		what string

@@ -204,6 +204,16 @@ func TestSiteKeyboard(t *testing.T) {
 	}
 }
 
+// The recording of a drift is shown on the first page and in its guide.
+func TestSiteShowsTheRecording(t *testing.T) {
+	address, _ := serve(t)
+	b := openTab(t)
+	for _, page := range []string{"/index.html", "/guides/drift.html"} {
+		b.open(address + page)
+		b.WaitUntil(`[...document.querySelectorAll("main img")].some((e) => e.alt.includes("the drift is detected") && e.complete && e.naturalWidth > 100)`)
+	}
+}
+
 // The theme follows the system, until the reader chooses one.
 func TestSiteTheme(t *testing.T) {
 	address, _ := serve(t)
