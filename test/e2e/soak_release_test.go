@@ -15,7 +15,9 @@ import (
 	"time"
 
 	"helm.sh/helm/v4/pkg/action"
+	chart "helm.sh/helm/v4/pkg/chart/v2"
 	"helm.sh/helm/v4/pkg/chart/v2/loader"
+	chartutil "helm.sh/helm/v4/pkg/chart/v2/util"
 	"helm.sh/helm/v4/pkg/kube"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -26,10 +28,15 @@ import (
 
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
 	"github.com/holdfast-db/holdfast/test/docs"
+	kustomizations "github.com/holdfast-db/holdfast/test/kustomization"
 )
 
 const (
-	releaseRepository = "ghcr.io/holdfast-db/holdfast"
+	// laterVersion is the release that Helm upgrades to. Its image is the same under another tag.
+	laterVersion = "v99.0.0"
+	laterImage   = kustomizations.OperatorImage + ":" + laterVersion
+	// nodeSockets are where the containerd of each node listens.
+	nodeSockets = "/run/holdfast-cluster/node-*/containerd.sock"
 	// releaseFolderVariable names a folder with the files of that release, such as dist of a
 	// clean clone. Without it the files are made of this tree.
 	releaseFolderVariable = "HOLDFAST_RELEASE"
@@ -44,20 +51,21 @@ const (
 // TestSoakRelease installs the files of a release as the page on installation says, with the
 // page's own commands: by the manifest, with Helm, and from OLM's bundle. The image is
 // imported on the nodes, and nothing is pulled. What is written under the first installation
-// is read under each later one, and uninstalling keeps it.
+// is read under each later one, and uninstalling keeps it. Helm also upgrades to a later
+// release and rolls back, while an application writes and reads.
 func TestSoakRelease(t *testing.T) {
 	needKind(t, postgres)
 	version, err := docs.ReadVersion(docsRoot)
 	must(t, err, "read the version that the pages name")
-	r := &releaseTrial{folder: findRelease(t, version), version: version, imageName: releaseRepository + ":" + version}
+	r := &releaseTrial{folder: findRelease(t, version), version: version, imageName: kustomizations.OperatorImage + ":" + version}
 	r.image = readImageArchive(t, filepath.Join(r.folder, "holdfast-image.tar"))
-	r.importImage(t)
 	waitForNamespacesToEnd(t)
 	failIfClustersExist(t)
 	t.Cleanup(func() { r.restoreOperator(t) })
 	removeOperatorOfTests(t)
 	r.namespace = newNamespace(t, "")
 	r.shell = newReleaseShell(t, r.folder, r.namespace)
+	r.importImage(t)
 	for _, part := range []struct {
 		name string
 		run  func(*testing.T)
@@ -98,17 +106,22 @@ func findRelease(t *testing.T, version string) string {
 	return folder
 }
 
-// importImage imports the archive as it is on all nodes.
+// importImage imports the archive as it is on all nodes, by the page's command.
 func (r *releaseTrial) importImage(t *testing.T) {
 	t.Helper()
 	if r.image.name != r.imageName {
 		t.Fatalf("a node imports the image as %q, and the manifests name %s", r.image.name, r.imageName)
 	}
-	tool, err := filepath.Abs(filepath.Join(state, "bin", "cluster"))
-	must(t, err, "find the local cluster's tool")
-	folder, err := filepath.Abs(state)
-	must(t, err, "find the cluster's folder")
-	runIn(t, "../..", tool, "load", "--dir", folder, filepath.Join(r.folder, "holdfast-image.tar"))
+	sockets, err := filepath.Glob(nodeSockets)
+	must(t, err, "find the nodes")
+	if len(sockets) == 0 {
+		t.Fatalf("no containerd listens at %s", nodeSockets)
+	}
+	for _, socket := range sockets {
+		onNode := *r
+		onNode.shell.environment = append(slices.Clone(r.shell.environment), "CONTAINERD_ADDRESS="+socket)
+		onNode.needStep(t, "TestSoakRelease", "import-image")
+	}
 }
 
 // failIfClustersExist keeps clusters of other clients: this test deletes all definitions.
@@ -256,20 +269,20 @@ func (r *releaseTrial) installByManifest(t *testing.T) {
 // operator alone.
 func (r *releaseTrial) installWithHelm(t *testing.T) {
 	h := &helm{t: t, image: r.imageName}
-	loaded, err := loader.Load(filepath.Join(r.folder, "holdfast-"+strings.TrimPrefix(r.version, "v")+".tgz"))
-	must(t, err, "load the package of the chart")
+	loaded := loadPackage(t, r.chartPackage())
 	install := action.NewInstall(h.configure(t))
 	install.ReleaseName, install.Namespace, install.CreateNamespace = helmRelease, operatorNamespace, true
 	install.WaitStrategy, install.Timeout = kube.StatusWatcherStrategy, slowness*operatorTimeout
-	_, err = install.RunWithContext(t.Context(), loaded, map[string]any{})
+	_, err := install.RunWithContext(t.Context(), loaded, map[string]any{})
 	must(t, err, "helm install")
 	h.wantOperators(1)
 
-	c := r.cluster(t)
+	c := followCluster(t, r.namespace, releaseCluster)
 	r.needStep(t, "TestSoakRelease", "create")
 	r.checkServes(t, c)
 	r.checkRow(t, c)
 	before := c.allIncarnations()
+	r.upgradeWithHelm(t, h, c)
 	r.needStep(t, "TestSoakRelease", "keep-backups")
 	h.uninstall()
 	if _, err := installed.getDeployment(t.Context()); !apierrors.IsNotFound(err) {
@@ -282,7 +295,88 @@ func (r *releaseTrial) installWithHelm(t *testing.T) {
 	}
 }
 
-// installFromBundle takes the running cluster on, and removes all of it but the data.
+// upgradeWithHelm upgrades a clean installation to the package of a later release, and rolls
+// it back, without force: no other client owns what Helm has applied. The cluster is ready all
+// the while, its pods stay, and an application writes and reads.
+func (r *releaseTrial) upgradeWithHelm(t *testing.T, h *helm, c *cluster) {
+	t.Helper()
+	later := r.packageLater(t)
+	tagOnNodes(t, r.imageName, laterImage)
+	w, mark, before := c.startWriter(), c.markPlace(), c.allIncarnations()
+	unharmed := func(after, image string) {
+		t.Helper()
+		h.image = image
+		h.wantOperators(1)
+		c.awaitHandled()
+		r.checkOperators(t, image)
+		r.checkRow(t, c)
+		if now := c.allIncarnations(); now != before {
+			t.Errorf("after the %s the members are\n%s\nbefore:\n%s", after, now, before)
+		}
+		for _, obj := range c.sinceMark(mark) {
+			if err := rolledOut(obj); err != nil {
+				t.Errorf("by the end of the %s, resourceVersion %s was not ready: %v", after, obj.GetResourceVersion(), err)
+			}
+		}
+		w.goesOn()
+	}
+
+	upgrade := action.NewUpgrade(h.configure(t))
+	upgrade.Namespace, upgrade.ResetThenReuseValues = operatorNamespace, true
+	upgrade.WaitStrategy, upgrade.Timeout = kube.StatusWatcherStrategy, slowness*operatorTimeout
+	_, err := upgrade.RunWithContext(t.Context(), helmRelease, loadPackage(t, later), map[string]any{})
+	must(t, err, "helm upgrade")
+	unharmed("upgrade", laterImage)
+	if !knowsField(t) {
+		t.Error("the upgrade left the definition as it was")
+	}
+	if agent := c.getCluster().Status.Agent; agent == nil || agent.Image != r.imageName || agent.Available != laterImage || len(agent.Outdated) != 1 {
+		t.Errorf("after the upgrade, status says of the agents: %+v", agent)
+	}
+
+	h.rollback(1)
+	unharmed("rollback", r.imageName)
+	if knowsField(t) {
+		t.Error("the rollback left the definition of the later version")
+	}
+	if agent := c.getCluster().Status.Agent; agent == nil || agent.Image != r.imageName || len(agent.Outdated) > 0 {
+		t.Errorf("after the rollback, status says of the agents: %+v", agent)
+	}
+	w.stopWriting()
+}
+
+// chartPackage is the release's, whose version has no v.
+func (r *releaseTrial) chartPackage() string {
+	return filepath.Join(r.folder, "holdfast-"+strings.TrimPrefix(r.version, "v")+".tgz")
+}
+
+// packageLater packages the release's chart as that of a later release, which names another
+// image and has one more field in a definition.
+func (r *releaseTrial) packageLater(t *testing.T) string {
+	t.Helper()
+	folder := t.TempDir()
+	must(t, chartutil.ExpandFile(folder, r.chartPackage()), "unpack the chart")
+	definition := filepath.Join(folder, "holdfast", chartCRD)
+	text, err := os.ReadFile(definition)
+	must(t, err, "read a definition of the chart")
+	must(t, os.WriteFile(definition, []byte(withField(t, string(text))), 0o600), "change a definition of the chart")
+	pack := action.NewPackage()
+	pack.Version, pack.AppVersion, pack.Destination = strings.TrimPrefix(laterVersion, "v"), laterVersion, folder
+	packed, err := pack.Run(filepath.Join(folder, "holdfast"), nil)
+	must(t, err, "helm package")
+	return packed
+}
+
+// loadPackage reads a packaged chart.
+func loadPackage(t *testing.T, file string) *chart.Chart {
+	t.Helper()
+	loaded, err := loader.Load(file)
+	must(t, err, "load the package "+file)
+	return loaded
+}
+
+// installFromBundle takes the running cluster on, creates another one, and removes all of it
+// but the data.
 func (r *releaseTrial) installFromBundle(t *testing.T) {
 	c := r.cluster(t)
 	before := c.allIncarnations()
@@ -301,10 +395,32 @@ func (r *releaseTrial) installFromBundle(t *testing.T) {
 	if now := c.allIncarnations(); now != before {
 		t.Errorf("under the bundle's operator the members are\n%s\nbefore:\n%s", now, before)
 	}
+	r.createUnderBundle(t)
 	r.needStep(t, "TestSoakRelease", "delete-definitions")
 	takeAway(t, r.bundled...) // as OLM does when the version is deleted
 	checkNothingInstalled(t)
 	r.checkDataKept(t, c)
+}
+
+// createUnderBundle: the rights that OLM gives from the bundle's version are enough to create a
+// cluster and to put back what is edited. It goes with the definitions.
+func (r *releaseTrial) createUnderBundle(t *testing.T) {
+	t.Helper()
+	created := &cluster{&subject{t: t, kind: postgres, namespace: newNamespace(t, "bundle-"), name: orders, operator: installed}}
+	created.createCluster(2)
+	created.waitReady()
+	created.runSQL(leading, "create table made as select 1")
+	created.revertsBudget()
+	for _, pod := range created.listPods() {
+		if got := pod.Spec.InitContainers[0].Image; got != r.imageName {
+			t.Errorf("%s has the agent of %s, want %s", pod.Name, got, r.imageName)
+		}
+	}
+	for name, text := range readLogs(t.Context(), t, operatorNamespace) {
+		if strings.Contains(text, "is forbidden: User ") {
+			t.Errorf("%s asks for what it has no right to:\n%s", name, text)
+		}
+	}
 }
 
 // checkServes: the cluster is ready, the plugin shows it, and operator and agent are of the
@@ -316,21 +432,28 @@ func (r *releaseTrial) checkServes(t *testing.T, c *cluster) {
 	if err := holdsAll(r.needStep(t, "TestSoakRelease", "status"), "pg/"+releaseCluster, "1/1", releaseCluster+"-0", "Ready"); err != nil {
 		t.Errorf("the plugin's status: %v", err)
 	}
+	for _, pod := range c.listPods() {
+		if got := pod.Spec.InitContainers[0].Image; got != r.imageName {
+			t.Errorf("%s has the agent of %s, want %s", pod.Name, got, r.imageName)
+		}
+	}
+	r.checkOperators(t, r.imageName)
+}
+
+// checkOperators: the operator is of that reference, and runs what the release's archive
+// contains. No node pulled it, nor an agent.
+func (r *releaseTrial) checkOperators(t *testing.T, image string) {
+	t.Helper()
 	operators, err := installed.listPods(t.Context())
 	must(t, err, "the operator's pods")
 	for _, pod := range operators {
 		for _, container := range pod.Status.ContainerStatuses {
-			if got := pod.Spec.Containers[0].Image; got != r.imageName {
-				t.Errorf("the operator is of %s, want %s", got, r.imageName)
+			if got := pod.Spec.Containers[0].Image; got != image {
+				t.Errorf("the operator is of %s, want %s", got, image)
 			}
 			if !r.image.hasDigest(container.ImageID) {
 				t.Errorf("the operator runs %s, which is not in the release's archive: %v", container.ImageID, r.image.digests)
 			}
-		}
-	}
-	for _, pod := range c.listPods() {
-		if got := pod.Spec.InitContainers[0].Image; got != r.imageName {
-			t.Errorf("%s has the agent of %s, want %s", pod.Name, got, r.imageName)
 		}
 	}
 	for _, namespace := range []string{operatorNamespace, r.namespace} {

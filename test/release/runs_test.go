@@ -54,6 +54,7 @@ func TestReleaseIsReproducible(t *testing.T) {
 	t.Run("krew", func(t *testing.T) { checkKrewManifest(t, r) })
 	t.Run("chart", func(t *testing.T) { checkChart(t, r) })
 	t.Run("images", func(t *testing.T) { checkImages(t, r) })
+	t.Run("registry", func(t *testing.T) { checkPull(t, r) })
 	t.Run("catalog", func(t *testing.T) { checkCatalog(t, r) })
 	t.Run("SBOM", func(t *testing.T) { checkSBOMs(t, r) })
 	t.Run("provenance", func(t *testing.T) { checkProvenance(t, r, sums[0]) })
@@ -266,6 +267,22 @@ func checkImages(t *testing.T, r *release) {
 		if want.name != "" && named != 1 {
 			t.Errorf("%s is %d times called %s, want once", file, named, want.name)
 		}
+	}
+}
+
+// checkPull has the module that makes images push this one to a registry, and pull it for each
+// of its processors.
+func checkPull(t *testing.T, r *release) {
+	var processors []string
+	for _, p := range r.platforms {
+		processors = append(processors, p.arch)
+	}
+	const test = "TestImageIsPushedAndPulled"
+	command := exec.CommandContext(t.Context(), "go", "test", "-count=1", "-v", "-run", "^"+test+"$", "./internal/image")
+	command.Dir = "../cluster"
+	command.Env = append(os.Environ(), "HOLDFAST_IMAGE_ARCHIVE="+r.path(imageFile), "HOLDFAST_IMAGE_PROCESSORS="+strings.Join(processors, ","))
+	if out, err := command.CombinedOutput(); err != nil || !strings.Contains(string(out), "--- PASS: "+test) {
+		t.Errorf("%v\n%s", err, out)
 	}
 }
 
