@@ -23,7 +23,10 @@ trap 'rm -rf "$install" "${archive:-}"' EXIT
 cp -r config "$install/"
 cat >"$install/kustomization.yaml" <<END
 resources: [config/default]
-images: [{name: docker.io/library/holdfast, newName: ${image%:*}, newTag: "${image##*:}"}]
+patches:
+  - target: {kind: Deployment, name: holdfast}
+    patch: |-
+      - {op: replace, path: /spec/template/spec/containers/0/image, value: "$image"}
 END
 "$KUBECTL" kustomize "$install" >"$install/all.yaml"
 "$KUBECTL" apply --server-side --force-conflicts -f "$install/all.yaml"

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -23,6 +24,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
+	kustomizations "github.com/holdfast-db/holdfast/test/kustomization"
 )
 
 // What examples/flux declares.
@@ -95,7 +97,7 @@ func operatorKustomization(t *testing.T, image string, watched ...string) *unstr
 	t.Helper()
 	u := fluxExample(t, "operator.yaml")[0]
 	name, tag, _ := strings.Cut(image, ":")
-	images := []any{map[string]any{"name": "holdfast", "newName": name, "newTag": tag}}
+	images := []any{map[string]any{"name": kustomizations.OperatorImage, "newName": name, "newTag": tag}}
 	must(t, unstructured.SetNestedSlice(u.Object, images, "spec", "images"), "name the image")
 	patches := []any{map[string]any{"target": map[string]any{"kind": "Deployment"}, "patch": string(limitPatch(watched))}}
 	must(t, unstructured.SetNestedSlice(u.Object, patches, "spec", "patches"), "limit the operator")
@@ -255,7 +257,7 @@ func fluxUpgrades(t *testing.T) {
 	namespaces := []string{newNamespace(t, "several-"), newNamespace(t, "alone-")}
 	installed.runLimited(t, namespaces...)
 	upgraded := operatorKustomization(t, image, namespaces...)
-	unstructured.RemoveNestedField(upgraded.Object, "spec", "images")
+	unstructured.RemoveNestedField(upgraded.Object, "spec", "images") // the repository names it, as the example's does
 	r := newRepository(t, fluxNamespace, "holdfast")
 	takeAway(t, upgraded, r.gitRepository())
 	t.Cleanup(func() { takeAway(t, r.gitRepository()) })
@@ -264,7 +266,7 @@ func fluxUpgrades(t *testing.T) {
 	k := &kustomization{t: t, namespace: fluxNamespace, name: upgraded.GetName()}
 	k.endsWithTest()
 	running := operatorIncarnation(t)
-	k.waitReady(r.commitFiles("the operator that runs", withTag(t, readTree(t, "config"), tag)))
+	k.waitReady(r.commitFiles("the operator that runs", withImage(t, readTree(t, "config"), image)))
 	if now := operatorIncarnation(t); now != running {
 		t.Errorf("Flux replaced the operator by the same: %s, before %s", now, running)
 	}
@@ -295,7 +297,7 @@ func fluxUpgrades(t *testing.T) {
 	}
 	schemas.Lock()
 	defer schemas.Unlock()
-	next := withTag(t, readTree(t, "config"), nextTag)
+	next := withImage(t, readTree(t, "config"), name+":"+nextTag)
 	next[crdFile] = withField(t, next[crdFile])
 	k.waitReady(r.commitFiles("the next operator", next))
 	if !knowsField(t) {
@@ -325,14 +327,17 @@ func waitAll(clusters []*cluster) []*cluster {
 	return clusters
 }
 
-// withTag is an install of another tag.
-func withTag(t *testing.T, files map[string]string, tag string) map[string]string {
+// operatorImageLine is where the tree names the operator's image, with a version.
+var operatorImageLine = regexp.MustCompile(`image: ` + regexp.QuoteMeta(kustomizations.OperatorImage) + `:\S+`)
+
+// withImage is a tree of the operator that names another image.
+func withImage(t *testing.T, files map[string]string, image string) map[string]string {
 	t.Helper()
-	const file, untagged = "config/default/kustomization.yaml", "newTag: latest"
-	if !strings.Contains(files[file], untagged) {
-		t.Fatalf("%s names no tag", file)
+	const file = "config/manager/deployment.yaml"
+	if len(operatorImageLine.FindAllString(files[file], -1)) != 1 {
+		t.Fatalf("%s does not name the operator's image once", file)
 	}
-	files[file] = strings.Replace(files[file], untagged, "newTag: "+tag, 1)
+	files[file] = operatorImageLine.ReplaceAllLiteralString(files[file], "image: "+image)
 	return files
 }
 

@@ -21,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
+	kustomizations "github.com/holdfast-db/holdfast/test/kustomization"
 )
 
 // listedNamespace is the one that the overlay lists.
@@ -91,7 +92,7 @@ func applyOverlay(t *testing.T, name, image string, kept ...string) {
 	overlay, err = filepath.Rel(dir, overlay)
 	must(t, err, "find the overlay")
 	repository, tag, _ := strings.Cut(image, ":")
-	file := fmt.Sprintf("resources: [%s]\nimages: [{name: registry.example.com/holdfast, newName: %s, newTag: %s}]\n", overlay, repository, tag)
+	file := fmt.Sprintf("resources: [%s]\nimages: [{name: %s, newName: %s, newTag: %s}]\n", overlay, kustomizations.OperatorImage, repository, tag)
 	must(t, os.WriteFile(filepath.Join(dir, "kustomization.yaml"), []byte(file), 0o600), "write a kustomization")
 
 	for _, obj := range renderFolder(t, dir) {

@@ -10,6 +10,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
+
+	"github.com/holdfast-db/holdfast/test/kustomization"
 )
 
 // decodeDocuments reads the documents of a YAML file of the repository.
@@ -46,12 +48,12 @@ func TestExamplesHaveNamesOfTheirOwn(t *testing.T) {
 	}
 }
 
-// The examples that install the operator name one version, of the repository or the chart
-// and of the image alike.
+// The examples that install the operator name one version, of the repository or of the chart:
+// that of the image in the tree. Each names it once, so that an upgrade is one change.
 func TestExamplesPinTheOperator(t *testing.T) {
 	version := regexp.MustCompile(`\bv?[0-9]+\.[0-9]+\.[0-9]+\b`)
 	versions := map[string][]string{}
-	for file, want := range map[string]int{"flux/sources.yaml": 1, "flux/operator.yaml": 1, "flux-helm/operator.yaml": 1, "argocd/operator.yaml": 2} {
+	for file, want := range map[string]int{"flux/sources.yaml": 1, "flux/operator.yaml": 0, "flux-helm/operator.yaml": 1, "argocd/operator.yaml": 1} {
 		var found []string
 		for line := range strings.Lines(readFile(t, root+"/examples/"+file)) {
 			if match := version.FindString(line); match != "" && !strings.HasPrefix(line, "#") {
@@ -65,13 +67,19 @@ func TestExamplesPinTheOperator(t *testing.T) {
 			versions[v] = append(versions[v], file)
 		}
 	}
+	image, _ := listContainers(buildKustomization(t, install).findObject(t, "Deployment", "holdfast"))[0]["image"].(string)
+	installed, isRelease := strings.CutPrefix(image, kustomization.OperatorImage+":v")
+	if !isRelease {
+		t.Errorf("config/default names %s, want a version of %s", image, kustomization.OperatorImage)
+	}
+	versions[installed] = append(versions[installed], "config/default")
 	if len(versions) != 1 {
 		t.Errorf("the examples name different versions of the operator: %v", versions)
 	}
 }
 
-// Argo CD's example keeps definitions and the namespace from being pruned, applies
-// definitions first, and sets the image, with the patches that it declares.
+// Argo CD's example keeps definitions and the namespace from being pruned, and applies
+// definitions first, with the patches that it declares.
 func TestArgoCDExampleKeepsDefinitions(t *testing.T) {
 	application := decodeDocuments(t, "examples/argocd/operator.yaml")[0]
 	options, _ := fieldAt(application, "spec", "syncPolicy", "syncOptions").([]any)
@@ -108,16 +116,19 @@ func TestArgoCDExampleKeepsDefinitions(t *testing.T) {
 	if definitions < 5 {
 		t.Errorf("only %d definitions", definitions)
 	}
-	// Argo CD sets images by their names in the kustomization of the path.
-	install := map[string]any{}
-	if err := yaml.Unmarshal([]byte(readFile(t, root+"/config/default/kustomization.yaml")), &install); err != nil {
-		t.Fatal(err)
-	}
-	declared, _ := install["images"].([]any)
-	first, _ := declared[0].(map[string]any)
-	images, _ := fieldAt(application, "spec", "source", "kustomize", "images").([]any)
-	if name, _, _ := strings.Cut(images[0].(string), "="); len(images) != 1 || name != first["name"] {
-		t.Errorf("%v sets no image of config/default, which names %v", images, first["name"])
+}
+
+// The pages on Flux and Argo CD show an entry under images for an image of one's own. It
+// replaces what the tree names.
+func TestPagesNameTheImageToReplace(t *testing.T) {
+	for page, entry := range map[string]*regexp.Regexp{
+		"flux.md":   regexp.MustCompile(`(?m)^ +- name: (\S*holdfast)\n +newName: registry\.example\.com/holdfast\n +newTag: main\n`),
+		"argocd.md": regexp.MustCompile(`(?m)^ +- (\S*holdfast)=registry\.example\.com/holdfast:main\n`),
+	} {
+		found := entry.FindStringSubmatch(readFile(t, root+"/docs/guides/"+page))
+		if found == nil || found[1] != kustomization.OperatorImage {
+			t.Errorf("%s shows no entry that replaces %s: %q", page, kustomization.OperatorImage, found)
+		}
 	}
 }
 

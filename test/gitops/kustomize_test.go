@@ -12,6 +12,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/holdfast-db/holdfast/test/kustomization"
 )
 
 const install = root + "/config/default"
@@ -190,12 +192,8 @@ func TestShardsAreMonitoredOnce(t *testing.T) {
 
 // One entry under images is enough: the image stands nowhere else.
 func TestImagesEntryIsEnough(t *testing.T) {
-	const old, mine = "docker.io/library/holdfast", "registry.example/platform/holdfast:v9"
-	for _, dir := range []string{"config/default", "kustomize/overlays/namespaced", "kustomize/overlays/sharded", "kustomize/overlays/production"} {
-		name := old
-		if dir != "config/default" {
-			name = "registry.example.com/holdfast"
-		}
+	const name, mine = kustomization.OperatorImage, "registry.example/platform/holdfast:v9"
+	for _, dir := range []string{"config/default", "kustomize/overlays/cluster-wide", "kustomize/overlays/namespaced", "kustomize/overlays/sharded", "kustomize/overlays/production"} {
 		built := buildOverlay(t, "resources: [{root}/"+dir+"]\nimages: [{name: "+name+", newName: registry.example/platform/holdfast, newTag: v9}]\n")
 		for _, o := range built {
 			if o.GetKind() == "CustomResourceDefinition" {
@@ -239,7 +237,7 @@ patches:
 		if c["name"] != "manager" {
 			continue
 		}
-		if c["image"] != "docker.io/library/holdfast:latest" {
+		if image, _ := c["image"].(string); !strings.HasPrefix(image, kustomization.OperatorImage+":v") {
 			t.Errorf("the manager lost its image: %v", c["image"])
 		}
 		if env, _ := c["env"].([]any); len(env) != 3 {

@@ -14,8 +14,8 @@ import (
 	"github.com/holdfast-db/holdfast/test/kustomization"
 )
 
-// sameImage has both name one image.
-const sameImage = "images: [{name: docker.io/library/holdfast, newName: registry.example.com/holdfast, newTag: v9}]\n"
+// sameImage has both name one image. The overlay of a mirror names its repository itself.
+const sameImage = "images: [{name: " + kustomization.OperatorImage + ", newName: registry.example.com/holdfast}, {name: registry.example.com/holdfast, newTag: v9}]\n"
 
 // plain is the kustomization of the plain installation.
 const plain = "resources: [\"{root}/config/default\"]\n" + sameImage
@@ -72,7 +72,7 @@ var options = map[string]struct {
 
 // overlay of the tree, with the image of the tests.
 func overlay(name string) string {
-	return "resources: [\"{root}/kustomize/overlays/" + name + "\"]\nimages: [{name: registry.example.com/holdfast, newTag: v9}]\n"
+	return "resources: [\"{root}/kustomize/overlays/" + name + "\"]\n" + sameImage
 }
 
 func componentList(names ...string) string {

@@ -14,6 +14,10 @@ import (
 	"sigs.k8s.io/kustomize/kyaml/filesys"
 )
 
+// OperatorImage is the repository of the operator's image. Folders of the tree name it with
+// a version, and an overlay that names another image replaces it.
+const OperatorImage = "ghcr.io/holdfast-db/holdfast"
+
 // Build builds the text of a kustomization.yaml, in which {root} is the root of
 // the tree. Objects are in the order in which they can be applied.
 func Build(root, text string) (resmap.ResMap, error) {

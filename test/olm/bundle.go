@@ -45,7 +45,7 @@ type Bundle map[string][]byte
 func Build(root, version, image string) (Bundle, error) {
 	repository, tag, _ := strings.Cut(image, ":")
 	objects, err := kustomization.BuildObjects(root, fmt.Sprintf(
-		"resources: [\"{root}/config/default\"]\nimages: [{name: docker.io/library/holdfast, newName: %q, newTag: %q}]\n", repository, tag))
+		"resources: [\"{root}/config/default\"]\nimages: [{name: %s, newName: %q, newTag: %q}]\n", kustomization.OperatorImage, repository, tag))
 	if err != nil {
 		return nil, err
 	}

@@ -10,8 +10,6 @@ import (
 // overlay is an installation of the tree that becomes a manifest.
 type overlay struct {
 	name, folder string
-	// image is the one that the folder names, to be replaced.
-	image string
 	// mirrored is set where images come from the user's registry, so the
 	// repository stays and the version alone is filled in.
 	mirrored bool
@@ -19,20 +17,20 @@ type overlay struct {
 	operators int
 }
 
-// placeholderImage is what overlays name for the reader to replace.
+// placeholderImage is what the mirror's overlay names for the reader to replace.
 const placeholderImage = "registry.example.com/holdfast"
 
 // overlays of a release. A test compares them with the folders.
 var overlays = []overlay{
-	{name: "cluster-wide", folder: "kustomize/overlays/cluster-wide", image: placeholderImage},
-	{name: "mirror", folder: "kustomize/overlays/mirror", image: placeholderImage, mirrored: true},
-	{name: "namespaced", folder: "kustomize/overlays/namespaced", image: placeholderImage},
-	{name: "production", folder: "kustomize/overlays/production", image: placeholderImage},
-	{name: "sharded", folder: "kustomize/overlays/sharded", image: placeholderImage, operators: 2},
+	{name: "cluster-wide", folder: "kustomize/overlays/cluster-wide"},
+	{name: "mirror", folder: "kustomize/overlays/mirror", mirrored: true},
+	{name: "namespaced", folder: "kustomize/overlays/namespaced"},
+	{name: "production", folder: "kustomize/overlays/production"},
+	{name: "sharded", folder: "kustomize/overlays/sharded", operators: 2},
 }
 
 // plainInstall is what most users apply.
-var plainInstall = overlay{folder: "config/default", image: "docker.io/library/holdfast"}
+var plainInstall = overlay{folder: "config/default"}
 
 func (o overlay) file() string {
 	if o.name == "" {
@@ -45,11 +43,11 @@ func (o overlay) file() string {
 // version.
 func (r *release) writeManifests(context.Context) error {
 	for _, o := range append([]overlay{plainInstall}, overlays...) {
-		image := r.image
+		named, image := kustomization.OperatorImage, r.image
 		if o.mirrored {
-			image = o.image
+			named, image = placeholderImage, placeholderImage
 		}
-		text, err := buildManifest(r.root, o.folder, o.image, image, r.version)
+		text, err := buildManifest(r.root, o.folder, named, image, r.version)
 		if err != nil {
 			return fmt.Errorf("%s: %w", o.folder, err)
 		}

@@ -12,12 +12,14 @@ import (
 	"time"
 
 	"github.com/Masterminds/semver/v3"
+
+	"github.com/holdfast-db/holdfast/test/kustomization"
 )
 
 // Where a release is published.
 const (
 	repository   = "https://github.com/holdfast-db/holdfast"
-	defaultImage = "ghcr.io/holdfast-db/holdfast"
+	defaultImage = kustomization.OperatorImage
 )
 
 // platform is a kind of machine that programs are built for.

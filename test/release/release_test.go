@@ -10,12 +10,15 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/holdfast-db/holdfast/test/kustomization"
 )
 
 // tree is the root of the repository, from this package's folder.
@@ -114,10 +117,48 @@ func TestOverlaysAreComplete(t *testing.T) {
 	}
 }
 
-// A manifest names the version's image once for each operator, and can be applied from top to
-// bottom.
+// kubectl apply -k on the tree of a version installs what the files of that version do: the
+// tree names the image that a release makes.
+func TestTreeInstallsRelease(t *testing.T) {
+	text, err := os.ReadFile(tree + "/config/manager/deployment.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	named := regexp.MustCompile(`image: ` + regexp.QuoteMeta(defaultImage) + `:(\S+)`).FindStringSubmatch(string(text))
+	if named == nil {
+		t.Fatalf("config/manager names no image of %s", defaultImage)
+	}
+	if err := checkVersion(named[1]); err != nil {
+		t.Fatalf("config/manager names the tag %s: %v", named[1], err)
+	}
+	r := &release{version: named[1], image: defaultImage, root: tree, out: t.TempDir()}
+	if err := r.writeManifests(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for _, o := range append([]overlay{plainInstall}, overlays...) {
+		built, err := kustomization.Build(tree, "resources: [\"{root}/"+o.folder+"\"]\n")
+		if err != nil {
+			t.Fatal(err)
+		}
+		want, err := built.AsYaml()
+		if err != nil {
+			t.Fatal(err)
+		}
+		content, err := os.ReadFile(r.path(o.file()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !bytes.HasSuffix(content, append([]byte(o.file()+"\n"), want...)) {
+			t.Errorf("%s differs from what %s of the tree installs", o.file(), o.folder)
+		}
+	}
+}
+
+// A manifest names the version's image once for each operator, whatever the tree names, and can
+// be applied from top to bottom.
 func TestManifests(t *testing.T) {
-	r := &release{version: "v0.1.0", image: defaultImage, root: tree, out: t.TempDir()}
+	const image, version = "registry.example:5000/platform/holdfast", "v0.9.0-rc.1"
+	r := &release{version: version, image: image, root: tree, out: t.TempDir()}
 	if err := r.writeManifests(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -126,16 +167,16 @@ func TestManifests(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		text, want := string(content), defaultImage+":v0.1.0"
+		text, want := string(content), image+":"+version
 		if o.mirrored {
-			want = placeholderImage + ":v0.1.0"
+			want = placeholderImage + ":" + version
 		}
 		operators := max(1, o.operators)
 		if images := strings.Count(text, "\n        image: "); images != operators || strings.Count(text, "image: "+want+"\n") != operators {
 			t.Errorf("%s has %d images, and %s %d times", o.file(), images, want, strings.Count(text, "image: "+want+"\n"))
 		}
-		if strings.Contains(text, plainInstall.image) || !o.mirrored && strings.Contains(text, placeholderImage) {
-			t.Errorf("%s names an image that is not published", o.file())
+		if strings.Contains(text, defaultImage) || !o.mirrored && strings.Contains(text, placeholderImage) {
+			t.Errorf("%s names an image that is not the one asked for", o.file())
 		}
 		documents := strings.Split(text, "\n---\n")
 		namespace := slices.IndexFunc(documents, func(d string) bool { return strings.Contains(d, "\nkind: Namespace\n") })

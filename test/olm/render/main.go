@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/holdfast-db/holdfast/test/kustomization"
 	"github.com/holdfast-db/holdfast/test/olm"
 )
 
@@ -27,7 +28,7 @@ func main() {
 }
 
 func renderVersion(root string) error {
-	bundle, err := olm.Build(root, treeVersion, "ghcr.io/holdfast-db/holdfast:"+treeVersion)
+	bundle, err := olm.Build(root, treeVersion, kustomization.OperatorImage+":"+treeVersion)
 	if err != nil {
 		return err
 	}
