@@ -91,7 +91,7 @@ func findRelease(t *testing.T) string {
 		return given
 	}
 	folder := filepath.Join(t.TempDir(), "dist")
-	runIn(t, "../..", "make", "release", "VERSION="+releaseVersion, "RELEASE_OUT="+folder)
+	runIn(t, "../..", "make", "release", "TRIAL=1", "VERSION="+releaseVersion, "RELEASE_OUT="+folder)
 	return folder
 }
 

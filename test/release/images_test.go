@@ -39,7 +39,9 @@ func publishedImages(t *testing.T, r *release) []publishedImage {
 			"org.opencontainers.image.title": "holdfast", "org.opencontainers.image.source": repository, "org.opencontainers.image.version": r.version,
 			"org.opencontainers.image.revision": r.source.commit, "org.opencontainers.image.licenses": "Apache-2.0",
 		},
-		files: func(p platform) map[string]string { return map[string]string{"holdfast": readText(t, r.path(r.binaryFile(p)))} },
+		files: func(p platform) map[string]string {
+			return map[string]string{"holdfast": readText(t, r.path(r.binaryFile(p)))}
+		},
 	}
 	return append(imagesForOLM(t, r), operator)
 }

@@ -33,6 +33,8 @@ func TestReleaseIsReproducible(t *testing.T) {
 		r := &release{
 			version: "v0.1.0", image: "registry.example.com/holdfast", tags: "disable_grpc_modules", root: root, out: filepath.Join(t.TempDir(), "dist"),
 			packer: packer, platforms: testedPlatforms, plugins: testedPlugins, source: from, warn: io.Discard,
+			// The tree may be one that is being changed.
+			trial: true,
 		}
 		if err := r.write(t.Context()); err != nil {
 			t.Fatal(err)
@@ -322,7 +324,7 @@ func checkProvenance(t *testing.T, r *release, sums map[string]string) {
 	if len(build.ResolvedDependencies) != 1 || build.ResolvedDependencies[0].Digest["gitCommit"] != r.source.commit {
 		t.Errorf("the source is %v, want %s", build.ResolvedDependencies, r.source.commit)
 	}
-	if build.ExternalParameters["version"] != "v0.1.0" || build.InternalParameters["signed"] != false || build.InternalParameters["sourceModified"] != r.source.modified {
+	if build.ExternalParameters["version"] != "v0.1.0" || build.InternalParameters["signed"] != false || build.InternalParameters["sourceModified"] != r.source.modified() || build.InternalParameters["trial"] != r.trial {
 		t.Errorf("parameters %v, %v", build.ExternalParameters, build.InternalParameters)
 	}
 }
