@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 
+	"sigs.k8s.io/yaml"
+
 	"github.com/holdfast-db/holdfast/test/docs"
 )
 
@@ -37,7 +39,7 @@ func pages(t *testing.T, root string) []string {
 	return found
 }
 
-func readText(t *testing.T, path string) string {
+func readPage(t *testing.T, path string) string {
 	t.Helper()
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -63,7 +65,7 @@ func checkNamedFiles(t *testing.T, root string) {
 	names := r.fileNames()
 	mentioned := map[string]bool{}
 	for _, page := range pages(t, root) {
-		text := readText(t, page)
+		text := readPage(t, page)
 		for _, pattern := range []*regexp.Regexp{placedFile, bareFile} {
 			for _, found := range pattern.FindAllStringSubmatch(text, -1) {
 				mentioned[found[1]] = true
@@ -84,7 +86,7 @@ func checkNamedFiles(t *testing.T, root string) {
 func TestDocsNameReleaseFiles(t *testing.T) {
 	checkNamedFiles(t, tree)
 	r := &release{version: readVersion(t, tree), platforms: imagePlatforms, plugins: pluginPlatforms}
-	page := readText(t, tree+buildPage)
+	page := readPage(t, tree+buildPage)
 	for _, name := range r.fileNames() {
 		if !strings.Contains(page, "`"+name+"`") {
 			t.Errorf("%s does not say what %s is", buildPage, name)
@@ -106,5 +108,55 @@ func TestNamedFilesAreFound(t *testing.T) {
 		if got != want {
 			t.Errorf("%q names %q, want %q", text, got, want)
 		}
+	}
+}
+
+// The page on installation says what must be there before each manifest is applied: the
+// namespaces that it does not create, and the kinds of the Prometheus operator.
+func TestInstallPageSaysWhatManifestsNeed(t *testing.T) {
+	r := &release{version: "v0.1.0", image: defaultImage, root: tree, out: t.TempDir()}
+	if err := r.writeManifests(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	page := readPage(t, tree+"/docs/guides/installation.md")
+	needs := 0
+	for _, o := range append([]overlay{plainInstall}, overlays...) {
+		created, used, monitored := map[string]bool{}, map[string]bool{}, false
+		for document := range strings.SplitSeq(readPage(t, r.path(o.file())), "\n---\n") {
+			var object struct {
+				APIVersion, Kind string
+				Metadata         struct{ Name, Namespace string }
+			}
+			if err := yaml.Unmarshal([]byte(document), &object); err != nil {
+				t.Fatal(err)
+			}
+			if object.Kind == "Namespace" {
+				created[object.Metadata.Name] = true
+			}
+			used[object.Metadata.Namespace] = true
+			monitored = monitored || strings.HasPrefix(object.APIVersion, "monitoring.coreos.com/")
+		}
+		delete(used, "")
+		_, row, _ := strings.Cut(page, "\n| `"+o.file()+"` |")
+		row, _, _ = strings.Cut(row, "\n")
+		for namespace := range used {
+			if created[namespace] {
+				continue
+			}
+			needs++
+			// Once before it is applied, and once where clusters may be.
+			if strings.Count(row, namespace+"`") < 2 {
+				t.Errorf("the row of %s does not say that the namespace %s must exist, and may have clusters: %s", o.file(), namespace, row)
+			}
+		}
+		if says := strings.Contains(row, "Prometheus operator"); says != monitored {
+			t.Errorf("%s has kinds of the Prometheus operator: %t, and its row says so: %t", o.file(), monitored, says)
+		}
+		if monitored {
+			needs++
+		}
+	}
+	if needs < 4 {
+		t.Errorf("the manifests need only %d things", needs)
 	}
 }

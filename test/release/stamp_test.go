@@ -25,7 +25,7 @@ func copyStamped(t *testing.T) string {
 		if err := os.MkdirAll(filepath.Dir(to), 0o700); err != nil {
 			t.Fatal(err)
 		}
-		if err := os.WriteFile(to, []byte(readText(t, filepath.Join(tree, name))), 0o600); err != nil {
+		if err := os.WriteFile(to, []byte(readPage(t, filepath.Join(tree, name))), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -62,7 +62,7 @@ func TestStamp(t *testing.T) {
 	}
 	old := regexp.MustCompile(`(?:^|[^0-9.])` + regexp.QuoteMeta(strings.TrimPrefix(before, "v")) + `(?:[^0-9]|$)`)
 	for _, name := range names {
-		text := readText(t, filepath.Join(folder, name))
+		text := readPage(t, filepath.Join(folder, name))
 		if found := old.FindString(text); found != "" && name != changelogFile {
 			t.Errorf("%s still names %s: %q", name, before, found)
 		}
@@ -71,7 +71,7 @@ func TestStamp(t *testing.T) {
 		}
 	}
 	checkNamedFiles(t, folder)
-	if _, heading, err := findSection(readText(t, filepath.Join(folder, changelogFile)), version); err != nil || heading != strings.TrimPrefix(version, "v") {
+	if _, heading, err := findSection(readPage(t, filepath.Join(folder, changelogFile)), version); err != nil || heading != strings.TrimPrefix(version, "v") {
 		t.Errorf("the changelog has the section %q: %v", heading, err)
 	}
 	if again, err := stamp(folder, version); err != nil || len(again) != 0 {
@@ -101,7 +101,7 @@ func hasPassages(t *testing.T) bool {
 // In this tree the passages are there, so that stamping removes something.
 func TestPassagesAreMarked(t *testing.T) {
 	for _, name := range []string{"README.md", "docs/guides/installation.md", "docs/guides/release.md", "docs/guides/flux.md", "docs/guides/argocd.md", "docs/support.md", "docs/comparison.md", "docs/SECURITY.md", chartFolder + "/README.md"} {
-		text := readText(t, filepath.Join(tree, name))
+		text := readPage(t, filepath.Join(tree, name))
 		shown, err := publish(text)
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
