@@ -95,7 +95,7 @@ func TestStamp(t *testing.T) {
 // hasPassages says whether the tree is of before the first release, so that pages say so.
 func hasPassages(t *testing.T) bool {
 	t.Helper()
-	return anyPassage.MatchString(readText(t, tree+"/docs/guides/installation.md"))
+	return anyPassage.MatchString(readPage(t, tree+"/docs/guides/installation.md"))
 }
 
 // In this tree the passages are there, so that stamping removes something.
