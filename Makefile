@@ -211,6 +211,7 @@ e2e: cluster deploy $(if $(filter .,$(FOCUS))$(findstring Flux,$(FOCUS)),flux) $
 
 soak: alerts-test notifications-test olm-test ui-test site-test cluster deploy etcd-images mysql-images s3-image ## run the long versions of the end-to-end tests, and every promise with every kind (about 14 hours; FAILOVER_RUNS=1 saves three of them)
 	$(if $(filter .,$(FOCUS)),@HOLDFAST_HISTORIES=500000 HOLDFAST_SEED=$(or $(SEED),1000000) go test -count=1 -timeout 6h -run Histories ./internal/election/)
+	$(if $(filter .,$(FOCUS)),@HOLDFAST_HISTORIES=20 HOLDFAST_SEED=$(or $(SEED),5000) go test -count=1 -timeout 1h -v ./internal/anomaly/)
 	@FOCUS='$(if $(filter .,$(FOCUS)),TestSoak,$(FOCUS))' STATE=$(STATE) GOTESTSUM='$(TOOL) gotestsum' SEED=$(SEED) test/run-e2e.sh -tags 'e2e soak' -timeout 24h
 	$(if $(filter .,$(FOCUS)),@$(MAKE) --no-print-directory versions-test)
 

@@ -225,7 +225,11 @@ func (a *agents) serveAgents() {
 		a.t.Fatal(err)
 	}
 	config := &tls.Config{ClientAuth: tls.RequireAnyClientCert, GetCertificate: a.memberCertificate, MinVersion: tls.VersionTLS13}
-	server := &http.Server{Handler: http.HandlerFunc(a.answerPoll), ReadHeaderTimeout: time.Minute}
+	answers := http.NewServeMux()
+	answers.HandleFunc("/", a.answerPoll)
+	answers.HandleFunc("GET "+agentapi.InsightsPath, a.answerMeasured(measuredInsights))
+	answers.HandleFunc("GET "+agentapi.TuningPath, a.answerMeasured(measuredTuning))
+	server := &http.Server{Handler: answers, ReadHeaderTimeout: time.Minute}
 	go func() { _ = server.Serve(tls.NewListener(listener, config)) }()
 	a.t.Cleanup(func() { _ = server.Close() })
 }
@@ -305,5 +309,55 @@ func (a *agents) memberStatus(ctx context.Context, name string) (*agentapi.Statu
 		ConfigHash: agentapi.HashConfig([]byte(config.Data[agentapi.ConfigKey])), CertificateSerial: pki.ReadSerial(secret.Data["tls.crt"]),
 	}
 	s.Revision = s.PodUID + s.ConfigHash + s.CertificateSerial
+	s.InsightsRevision, s.TuningRevision = measuredRevision, measuredRevision
 	return s, nil
+}
+
+// measuredRevision is of what every member measured, which stays the same.
+const measuredRevision = "1"
+
+// answerMeasured answers with what a member measured.
+func (a *agents) answerMeasured(measured func(pod, uid string) any) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		name, _, namespace, err := splitServerName(r.TLS.ServerName)
+		pod := &corev1.Pod{}
+		if err == nil {
+			err = a.cache.Get(r.Context(), client.ObjectKey{Namespace: namespace, Name: name}, pod)
+		}
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusServiceUnavailable)
+			return
+		}
+		_ = json.NewEncoder(w).Encode(measured(pod.Name, string(pod.UID)))
+	}
+}
+
+// measuredInsights are a few classes of events, as of a server that has run for a while.
+func measuredInsights(pod, uid string) any {
+	at := time.Now().Add(-time.Hour).Truncate(time.Hour)
+	insights := agentapi.Insights{Pod: pod, PodUID: uid, Revision: measuredRevision, Since: at, Lines: 5000}
+	for _, class := range []string{"LockWait", "Deadlock", "TemporaryFile", "CheckpointsTooFrequent"} {
+		insights.Classes = append(insights.Classes, agentapi.Insight{Class: class, Severity: "Warning", Count: 12, First: at, Last: at, Unit: "s", Largest: 2.5, Latest: 1.5})
+	}
+	return insights
+}
+
+// measuredTuning is a day with a load for which no setting is too small.
+func measuredTuning(pod, uid string) any {
+	end := time.Now().Truncate(time.Hour)
+	slot := agentapi.TuningSlot{
+		Start: end.Add(-24 * time.Hour), End: end, Seconds: 86000,
+		Sums: map[string]float64{agentapi.TuningSamples: 5700}, Peaks: map[string]float64{agentapi.TuningConnections: 20, agentapi.TuningDataSize: 1 << 30},
+		Settings: map[string]float64{"shared_buffers": 128 << 20, "work_mem": 4 << 20, "max_wal_size": 1 << 30, "checkpoint_timeout": 300, "max_connections": 100, "hash_mem_multiplier": 2},
+	}
+	for _, name := range []string{
+		agentapi.TuningBlocksRead, agentapi.TuningBlocksHit, agentapi.TuningTempFiles, agentapi.TuningTempBytes, agentapi.TuningCheckpointsRequested,
+		agentapi.TuningCheckpointsTimed, agentapi.TuningCheckpointsAsked, agentapi.TuningWALBytes, agentapi.TuningTransactions,
+	} {
+		slot.Sums[name] = 1
+	}
+	return agentapi.Tuning{
+		Pod: pod, PodUID: uid, Revision: measuredRevision, Slots: []agentapi.TuningSlot{slot},
+		Sizing: &agentapi.Sizing{Seconds: 3600, CPU: 100, MostCPU: 200, Memory: 256 << 20, MostMemory: 300 << 20, MostHeld: 400 << 20},
+	}
 }

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -259,13 +260,15 @@ type delivery struct {
 
 // fluxCluster is the manifest of a cluster; lines are fields of its spec.
 func fluxCluster(lines ...string) string {
+	if !slices.ContainsFunc(lines, func(line string) bool { return strings.HasPrefix(line, "storage:") }) {
+		lines = append([]string{"storage: {size: 1Gi}"}, lines...)
+	}
 	return `apiVersion: holdfast.dev/v1alpha1
 kind: PostgresCluster
 metadata:
   name: ` + orders + `
 spec:
   version: "17"
-  storage: {size: 1Gi}
   ` + unsaved + `
 ` + indentLines(lines)
 }

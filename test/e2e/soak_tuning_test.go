@@ -16,12 +16,17 @@ import (
 // tuningTimeout is for an hour of measurements, the part of an hour before it, and a report.
 const tuningTimeout = 2*time.Hour + 15*time.Minute
 
+// killTimeout is for a member to be killed and to come back, and for its next reports.
+const killTimeout = 15 * time.Minute
+
 // TestSoakPostgresTuningIsKept: the operator tries a larger max_wal_size for a load that
 // forces checkpoints, and keeps it. The patch that the plugin writes is committed, Flux
 // applies it, and nothing is tuned beside the spec any more. No step of it shows in a condition.
 // It takes three hours: one is measured before the trial, and one in it.
 func TestSoakPostgresTuningIsKept(t *testing.T) {
-	d := deliverCluster(t, nil, "replicas: 2", "tuning: {mode: Apply, observeHours: 1, exclude: [work_mem, shared_buffers]}")
+	// On a volume of its own: no WAL is added to one that is well filled, as that of this machine
+	// may be.
+	d := deliverCluster(t, nil, "replicas: 2", "storage: {size: 1Gi, storageClass: sized}", "tuning: {mode: Apply, observeHours: 1, exclude: [work_mem, shared_buffers]}")
 	c := d.c
 	c.runSQL(leading, "create table wal_load (v text)")
 	from := c.runSQL(leading, "show max_wal_size")
@@ -81,6 +86,38 @@ func TestSoakPostgresTuningIsRolledBack(t *testing.T) {
 	waitEvent(t, c.subject, v1alpha1.ReasonTuningQuarantined, "work_mem is "+from+" again")
 	c.awaitInForce("work_mem", from)
 	c.pluginPrints(0, []string{"recommend", c.name}, "spec.parameters.work_mem", "quarantined until")
+}
+
+// TestSoakPostgresTuningEndsWithAKill: a member runs out of memory while a larger work_mem is
+// tried. The value before it is in force again in minutes, without a wait for the hour to be
+// judged, and is not tried again. It takes an hour and a half, for what is measured before.
+func TestSoakPostgresTuningEndsWithAKill(t *testing.T) {
+	d := deliverCluster(t, nil, "replicas: 2", "resources: {limits: {memory: 512Mi}}", "tuning: {mode: Apply, observeHours: 1, exclude: [max_wal_size, shared_buffers]}")
+	c := d.c
+	c.runSQL(leading, "create table spill_load as select md5(g::text) as v from generate_series(1, 60000) g")
+	from := c.runSQL(leading, "show work_mem")
+	stop := c.runLoad([]string{"select count(*) from (select v from spill_load order by v offset 1) s"})
+	trial := c.awaitTrial("work_mem", from)
+	must(t, stop(), "run the load")
+	c.failSQL("select length(repeat('x', 400000000) || repeat('y', 400000000))") // 800 MB do not fit
+	obj := c.waitFor(killTimeout, "the value is rolled back", func(obj *v1alpha1.PostgresCluster) error {
+		if s := obj.Status.Tuning; s == nil || s.Trial != nil || len(s.Resting) != 1 {
+			return fmt.Errorf("tuned is %+v", s)
+		}
+		return nil
+	})
+	rests := obj.Status.Tuning.Resting[0]
+	t.Log(rests.Reason)
+	if !rests.Quarantined || rests.Value != trial.Value || rests.Reason != "a member ran out of memory" {
+		t.Errorf("it rests as %+v", rests)
+	}
+	waitEvent(t, c.subject, v1alpha1.ReasonTuningQuarantined, "work_mem is "+from+" again")
+	c.waitReady()
+	c.awaitInForce("work_mem", from)
+	c.pluginPrints(0, []string{"recommend", c.name}, "spec.parameters.work_mem", "quarantined until")
+	if got := c.runSQL(leading, "select count(*) from spill_load"); got != "60000" {
+		t.Errorf("%s rows are left", got)
+	}
 }
 
 // awaitTrial waits until another value of a setting is tried, and in force.
