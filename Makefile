@@ -15,6 +15,10 @@ PLATFORMS ?= linux/amd64 linux/arm64
 RELEASE_IMAGE ?= ghcr.io/holdfast-db/holdfast
 # The folder that make release writes anew.
 RELEASE_OUT ?= dist
+# TRIAL=1: make release accepts a tree with changes, and a changelog without the version.
+TRIAL ?=
+# The folder of what is not part of a release: make release leaves it alone.
+BUILD := $(CURDIR)/build
 # The oldest supported etcd release, and the newest of two minor versions.
 ETCD_VERSIONS ?= 3.5.9 3.6 3.7
 # The majors of PostgreSQL that suites of Debian have.
@@ -117,25 +121,26 @@ deploy: build ## install the operator into holdfast-system; on another cluster s
 	@$(MAKE) --no-print-directory $(CLUSTER)
 	@CLUSTER=$(CLUSTER) STATE=$(STATE) KUBECTL=$(KUBECTL) IMAGE=$(IMAGE) test/deploy.sh
 
-image: $(CLUSTER) ## dist/holdfast-image.tar, an OCI archive to push to your registry; PLATFORMS="linux/amd64 linux/arm64"
-	$(call say,building dist/holdfast-image.tar $(VERSION) for $(PLATFORMS))
-	@mkdir -p dist; programs=; \
+image: $(CLUSTER) ## build/holdfast-image.tar, an OCI archive to push to your registry; PLATFORMS="linux/amd64 linux/arm64"
+	$(call say,building build/holdfast-image.tar $(VERSION) for $(PLATFORMS))
+	@mkdir -p $(BUILD); programs=; \
 	for platform in $(PLATFORMS); do \
-		CGO_ENABLED=0 GOOS=linux GOARCH=$${platform#linux/} go build -trimpath -tags $(TAGS) -ldflags "-s -w -X main.version=$(VERSION)" -o dist/holdfast-$${platform#linux/} .; \
-		programs=$$programs,$${platform#linux/}=dist/holdfast-$${platform#linux/}; \
+		CGO_ENABLED=0 GOOS=linux GOARCH=$${platform#linux/} go build -trimpath -tags $(TAGS) -ldflags "-s -w -X main.version=$(VERSION)" -o $(BUILD)/holdfast-$${platform#linux/} .; \
+		programs=$$programs,$${platform#linux/}=$(BUILD)/holdfast-$${platform#linux/}; \
 	done; \
-	$(CLUSTER) pack --oci $${programs#,} --out dist/holdfast-image.tar
-	@echo 'dist/holdfast-image.tar is an OCI archive. Push it to a registry that your nodes can pull from, for example:'
-	@echo '  skopeo copy --all oci-archive:dist/holdfast-image.tar docker://registry.example.com/holdfast:main'
+	$(CLUSTER) pack --oci $${programs#,} --out $(BUILD)/holdfast-image.tar
+	@echo 'build/holdfast-image.tar is an OCI archive. Push it to a registry that your nodes can pull from, for example:'
+	@echo '  skopeo copy --all oci-archive:build/holdfast-image.tar docker://registry.example.com/holdfast:main'
 
 stamp: ## name VERSION=v0.1.0 in pages, examples and manifests, before its release
 	@cd test && go run ./release -version '$(VERSION)' -stamp $(CURDIR)
 
-release: $(CLUSTER) ## dist/: every file to publish of VERSION=v0.1.0; RELEASE_IMAGE= for another repository of the image
+release: $(CLUSTER) ## dist/: every file to publish of VERSION=v0.1.0; RELEASE_IMAGE= for another repository of the image, TRIAL=1 for files that are not to be published
 	$(call say,writing the release $(VERSION) into $(RELEASE_OUT))
-	@# A run that fails leaves the folder as it was.
+	@# A run that fails leaves the folder as it was. Only a release is replaced.
+	@test -z "$$(ls -A '$(RELEASE_OUT)' 2>/dev/null)" || test -e '$(RELEASE_OUT)/SHA256SUMS' || { echo '$(RELEASE_OUT) has files that are no release: remove them, or set RELEASE_OUT to another folder'; exit 1; }
 	@rm -rf '$(RELEASE_OUT).new'
-	@cd test && go run ./release -version '$(VERSION)' -image '$(RELEASE_IMAGE)' -tags '$(TAGS)' -packer $(CLUSTER) -out '$(abspath $(RELEASE_OUT)).new' $(CURDIR)
+	@cd test && go run ./release $(if $(TRIAL),-trial) -version '$(VERSION)' -image '$(RELEASE_IMAGE)' -tags '$(TAGS)' -packer $(CLUSTER) -out '$(abspath $(RELEASE_OUT)).new' $(CURDIR)
 	@rm -rf '$(RELEASE_OUT)' && mv '$(RELEASE_OUT).new' '$(RELEASE_OUT)'
 
 alerts-test: ## fire and silence each alert in promtool (minutes when it is not built yet)
@@ -168,8 +173,8 @@ ui-test: ui-vendor ## the pages of `kubectl holdfast ui` in Debian's Chromium (h
 site/node_modules/.package-lock.json: site/package-lock.json
 	@cd site && npm ci --ignore-scripts --no-audit --no-fund --loglevel=error
 
-site: site/node_modules/.package-lock.json ## dist/site, the pages of docs as a static site (needs npm); SITE_BASE=/path/ SITE_REPOSITORY=https://…
-	$(call say,building dist/site)
+site: site/node_modules/.package-lock.json ## build/site, the pages of docs as a static site (needs npm); SITE_BASE=/path/ SITE_REPOSITORY=https://…
+	$(call say,building build/site)
 	@cd site && npx vitepress build
 
 test/ui/node_modules/.package-lock.json: test/ui/package-lock.json
@@ -257,9 +262,9 @@ demo: $(CLUSTER) ## create an example cluster, change an owned object and show h
 	@CLUSTER=$(CLUSTER) STATE=$(STATE) MAKE=$(MAKE) test/demo/demo.sh
 
 recording: ## docs/images/drift.svg, from a drift in the cluster that make demo started
-	@mkdir -p dist docs/images
-	@cd test && go run ./recording record -title 'A drift is reverted' -out $(CURDIR)/dist/drift.cast -- env KUBECTL=$(KUBECTL) demo/drift.sh
-	@cd test && go run ./recording render -in $(CURDIR)/dist/drift.cast -out $(CURDIR)/docs/images/drift.svg
+	@mkdir -p $(BUILD) docs/images
+	@cd test && go run ./recording record -title 'A drift is reverted' -out $(BUILD)/drift.cast -- env KUBECTL=$(KUBECTL) demo/drift.sh
+	@cd test && go run ./recording render -in $(BUILD)/drift.cast -out $(CURDIR)/docs/images/drift.svg
 
 bin/cluster: $(CLUSTER)
 

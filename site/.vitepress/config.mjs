@@ -17,7 +17,7 @@ export default defineConfig({
   lang: 'en',
   base: process.env.SITE_BASE || '/',
   srcDir: path.relative(fileURLToPath(new URL('..', import.meta.url)), docs),
-  outDir: fileURLToPath(new URL('../../dist/site', import.meta.url)),
+  outDir: fileURLToPath(new URL('../../build/site', import.meta.url)),
   cacheDir: fileURLToPath(new URL('../node_modules/.vitepress', import.meta.url)),
   rewrites: { 'README.md': 'index.md', 'adr/README.md': 'adr/index.md' },
   head: [['link', { rel: 'icon', href: `data:image/svg+xml,${icon}` }]],

@@ -105,15 +105,15 @@ func packCommand() *cobra.Command {
 	var ref, binary, folder, out string
 	var oci, labels map[string]string
 	command := &cobra.Command{
-		Use:   "pack --name REF --binary FILE [--out ARCHIVE.tar], or pack --oci amd64=FILE,arm64=FILE [--name REF] --out ARCHIVE.tar, or pack --folder FOLDER --out ARCHIVE.tar",
-		Short: "Pack a static program as an image: /holdfast, run by user 65532, and nothing else; or a folder of files",
+		Use:   "pack --name REF --binary FILE [--out ARCHIVE.tar], or pack --oci amd64=FILE,arm64=FILE [--name REF] --out ARCHIVE.tar, or pack --folder FOLDER [--name REF] --out ARCHIVE.tar",
+		Short: "Pack a static program as an image: /holdfast, run by user 65532, and nothing else; or a folder of files, for amd64 and arm64",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if len(oci) > 0 && out != "" {
 				return image.PackOCI(image.Binary{Ref: ref, Path: "/holdfast", User: "65532:65532", Labels: labels}, oci, out)
 			}
 			if folder != "" && out != "" {
-				return image.PackFolder(folder, labels, out)
+				return image.PackFolder(ref, folder, labels, out)
 			}
 			if ref == "" || binary == "" {
 				return errors.New("pack needs --name and --binary, or --oci and --out, or --folder and --out")

@@ -102,7 +102,7 @@ func findRelease(t *testing.T, version string) string {
 		return given
 	}
 	folder := filepath.Join(t.TempDir(), "dist")
-	runIn(t, "../..", "make", "release", "VERSION="+version, "RELEASE_OUT="+folder)
+	runIn(t, "../..", "make", "release", "TRIAL=1", "VERSION="+version, "RELEASE_OUT="+folder)
 	return folder
 }
 

@@ -49,7 +49,13 @@ func (r *release) writeBundle(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	args := []string{"pack", "--folder", folder, "--out", r.path(bundleFile)}
+	return r.packFolder(ctx, folder, bundleFile, r.bundleImage(), labels)
+}
+
+// packFolder packs files as an image that nodes with any processor can pull, or import under
+// its name.
+func (r *release) packFolder(ctx context.Context, folder, file, reference string, labels map[string]string) error {
+	args := []string{"pack", "--folder", folder, "--name", reference, "--out", r.path(file)}
 	for _, key := range slices.Sorted(maps.Keys(labels)) {
 		args = append(args, "--label", key+"="+labels[key])
 	}

@@ -38,6 +38,7 @@ func runCommand(ctx context.Context, args []string) error {
 	flags.StringVar(&r.packer, "packer", "", "the program of test/cluster, which packs the image")
 	flags.StringVar(&r.out, "out", "", "folder for the files; it must be empty or absent")
 	stamps := flags.Bool("stamp", false, "name the version in the tree, and build nothing")
+	flags.BoolVar(&r.trial, "trial", false, "make files that are not to be published, of a tree with changes or without a section of the changelog")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}

@@ -15,19 +15,25 @@ const changelogFile = "docs/CHANGELOG.md"
 
 // writeNotes writes the changelog's section of the version as release notes.
 func (r *release) writeNotes(context.Context) error {
-	text, err := os.ReadFile(filepath.Join(r.root, changelogFile))
+	changelog, err := r.readChangelog()
 	if err != nil {
 		return err
 	}
-	section, heading, err := findSection(string(text), r.version)
+	section, heading, err := findSection(changelog, r.version)
 	if err != nil {
 		return err
 	}
-	if heading == unreleased {
-		fmt.Fprintf(r.warn, "release: %s has no section %s, so the notes are those under %q: give the section its version before you publish\n", changelogFile, r.version, unreleased)
+	if heading == unreleased { // of a trial
+		fmt.Fprintf(r.warn, "release: %s has no section %s, so the notes are those under %q\n", changelogFile, r.version, unreleased)
 	}
 	notes := "# Holdfast " + r.version + "\n\n" + absoluteLinks(section, repository+"/blob/"+r.version+"/"+path.Dir(changelogFile)+"/")
 	return r.writeText(notesFile, []byte(notes))
+}
+
+// readChangelog is the changelog's text.
+func (r *release) readChangelog() (string, error) {
+	text, err := os.ReadFile(filepath.Join(r.root, changelogFile))
+	return string(text), err
 }
 
 // unreleased is the section of changes since the last release.

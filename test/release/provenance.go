@@ -84,7 +84,7 @@ func (r *release) describeBuild(ctx context.Context) (*provenance.Provenance, er
 		"goVersion": strings.TrimSpace(string(goVersion)),
 		"buildTags": r.tags,
 		// What a reader must not take for granted.
-		"signed": false, "isolatedBuild": false, "sourceModified": r.source.modified,
+		"signed": false, "isolatedBuild": false, "sourceModified": r.source.modified(), "trial": r.trial,
 	})
 	if err != nil {
 		return nil, err

@@ -42,9 +42,12 @@ type source struct {
 	commit string
 	// time is the commit's, and that of every file: a build has none of its own.
 	time time.Time
-	// modified is set where files differ from the commit's.
-	modified bool
+	// changes are the files that differ from the commit's, as git status lists them.
+	changes []string
 }
+
+// modified says whether files differ from the commit's.
+func (s source) modified() bool { return len(s.changes) > 0 }
 
 // release is what is built, from what, and where it goes.
 type release struct {
@@ -53,7 +56,42 @@ type release struct {
 	packer               string
 	platforms, plugins   []platform
 	source               source
-	warn                 io.Writer
+	// trial says that the files are not to be published.
+	trial bool
+	warn  io.Writer
+}
+
+// checkPublishable refuses what would be published by mistake: files of no commit, and notes
+// that are not the version's. A trial is not published.
+func (r *release) checkPublishable() error {
+	const remedy = "To make files that are not to be published, say so: make release VERSION=%s TRIAL=1"
+	if r.trial {
+		return nil
+	}
+	if changes := r.source.changes; len(changes) > 0 {
+		return fmt.Errorf("the tree differs from its commit, so the same files cannot be made again: %s. Commit the changes. "+remedy, listSome(changes), r.version)
+	}
+	changelog, err := r.readChangelog()
+	if err != nil {
+		return err
+	}
+	_, heading, err := findSection(changelog, r.version)
+	if err != nil {
+		return err
+	}
+	if heading == unreleased {
+		return fmt.Errorf("%s has no section \"## %s\": run make stamp VERSION=%s, and commit. "+remedy, changelogFile, r.version, r.version, r.version)
+	}
+	return nil
+}
+
+// listSome are the first of many lines.
+func listSome(lines []string) string {
+	const most = 5
+	if len(lines) <= most {
+		return strings.Join(lines, ", ")
+	}
+	return fmt.Sprintf("%s and %d more", strings.Join(lines[:most], ", "), len(lines)-most)
 }
 
 // checkVersion refuses what no release may be called. Krew, Go and Helm read a
@@ -119,14 +157,17 @@ func (r *release) fileNames() []string {
 // write builds everything. The checksums come last: a folder without them is of
 // a run that failed.
 func (r *release) write(ctx context.Context) error {
+	if err := r.checkPublishable(); err != nil {
+		return err
+	}
+	if err := r.checkStamped(); err != nil {
+		return err
+	}
 	if err := makeEmptyFolder(r.out); err != nil {
 		return err
 	}
-	if r.source.modified {
+	if r.source.modified() {
 		fmt.Fprintln(r.warn, "release: the tree has changes that are not committed; the provenance statement says so")
-	}
-	if err := r.warnUnstamped(); err != nil {
-		return err
 	}
 	for _, step := range []struct {
 		what string

@@ -9,6 +9,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -71,6 +72,78 @@ func TestFolderMustBeEmpty(t *testing.T) {
 	}
 	if err := makeEmptyFolder(folder); err == nil || !strings.Contains(err.Error(), "holdfast_v0.0.9_linux_amd64") {
 		t.Errorf("error %v, want the file's name", err)
+	}
+}
+
+// newClone is a Git repository with one commit, which has a changelog.
+func newClone(t *testing.T, changelog string) string {
+	t.Helper()
+	root := t.TempDir()
+	writeInto(t, root, changelogFile, changelog)
+	writeInto(t, root, ".gitignore", "/dist/\n")
+	for _, args := range [][]string{{"init", "--quiet"}, {"add", "."}, {"-c", "user.name=test", "-c", "user.email=test@example.com", "-c", "commit.gpgsign=false", "commit", "--quiet", "-m", "first"}} {
+		if err := runProgram(exec.CommandContext(t.Context(), "git", append([]string{"-C", root}, args...)...)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return root
+}
+
+func writeInto(t *testing.T, folder, file, text string) {
+	t.Helper()
+	path := filepath.Join(folder, file)
+	err := os.MkdirAll(filepath.Dir(path), 0o700)
+	if err == nil {
+		err = os.WriteFile(path, []byte(text), 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Files of no commit, or with the notes of no version, are made only on request.
+func TestOnlyTrialsAreOfAnyTree(t *testing.T) {
+	const released, unfinished = "# Changelog\n\n## v0.1.0\n\n- one\n", "# Changelog\n\n## Unreleased\n\n- one\n"
+	for name, c := range map[string]struct {
+		changelog string
+		changed   []string
+		complaint string
+	}{
+		"a clean clone with the section": {changelog: released},
+		"ignored files":                  {changelog: released, changed: []string{"dist/old"}},
+		"a file of no commit":            {released, []string{"main.go"}, "?? main.go"},
+		"a changed file":                 {released, []string{changelogFile}, "M " + changelogFile},
+		"many files":                     {released, []string{"a", "b", "c", "d", "e", "f", "g"}, "?? e and 2 more"},
+		"no section":                     {unfinished, nil, `no section "## v0.1.0"`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			root, out := newClone(t, c.changelog), filepath.Join(t.TempDir(), "out")
+			for _, file := range c.changed {
+				writeInto(t, root, file, "changed")
+			}
+			source, err := readSource(t.Context(), root)
+			if err != nil {
+				t.Fatal(err)
+			}
+			r := &release{version: "v0.1.0", root: root, out: out, source: source}
+			if c.complaint == "" {
+				if err := r.checkPublishable(); err != nil {
+					t.Errorf("refused: %v", err)
+				}
+				return
+			}
+			err = r.write(t.Context())
+			if err == nil || !strings.Contains(err.Error(), c.complaint) || !strings.Contains(err.Error(), "make release VERSION=v0.1.0 TRIAL=1") {
+				t.Errorf("error %v, want one about %q and how to make a trial", err, c.complaint)
+			}
+			if _, err := os.Stat(out); !errors.Is(err, fs.ErrNotExist) {
+				t.Errorf("the folder was made: %v", err)
+			}
+			r.trial = true
+			if err := r.checkPublishable(); err != nil {
+				t.Errorf("a trial is refused: %v", err)
+			}
+		})
 	}
 }
 

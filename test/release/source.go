@@ -28,7 +28,11 @@ func readSource(ctx context.Context, root string) (source, error) {
 	if err != nil {
 		return source{}, err
 	}
-	return source{commit: commit, time: time.Unix(unix, 0).UTC(), modified: changes != ""}, nil
+	from := source{commit: commit, time: time.Unix(unix, 0).UTC()}
+	for line := range strings.Lines(changes) {
+		from.changes = append(from.changes, strings.TrimSpace(line))
+	}
+	return from, nil
 }
 
 // askGit runs Git in the tree.

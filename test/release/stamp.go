@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 	"io/fs"
 	"os"
@@ -153,22 +152,32 @@ func headSection(changelog, version string) string {
 	return strings.Replace(changelog, line, line+"\n## "+version+"\n", 1)
 }
 
-// warnUnstamped says what is wrong with pages that a release is made with, if anything is.
-func (r *release) warnUnstamped() error {
-	version, err := docs.ReadVersion(r.root)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil // a tree without pages
+// checkStamped refuses a tree whose pages would say something wrong of the release. A trial
+// is not published.
+func (r *release) checkStamped() error {
+	if r.trial {
+		return nil
 	}
+	const remedy = "run make stamp VERSION=%s, and commit"
+	version, err := docs.ReadVersion(r.root)
 	if err != nil {
 		return err
 	}
 	if version != r.version {
-		fmt.Fprintf(r.warn, "release: the pages name %s: run make stamp VERSION=%s and commit before you publish\n", version, r.version)
-		return nil
+		return fmt.Errorf("the pages name %s: "+remedy, version, r.version)
 	}
-	page, err := os.ReadFile(filepath.Join(r.root, "docs/guides/installation.md"))
-	if err == nil && anyPassage.Match(page) {
-		fmt.Fprintf(r.warn, "release: the pages say that no version is published: run make stamp VERSION=%s and commit before you publish\n", r.version)
+	names, err := listStamped(r.root)
+	if err != nil {
+		return err
 	}
-	return err
+	for _, name := range names {
+		text, err := os.ReadFile(filepath.Join(r.root, name))
+		if err != nil {
+			return err
+		}
+		if anyPassage.Match(text) {
+			return fmt.Errorf("%s has passages that hold until a version is published: "+remedy, name, r.version)
+		}
+	}
+	return nil
 }

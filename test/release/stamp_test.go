@@ -77,14 +77,25 @@ func TestStamp(t *testing.T) {
 	if again, err := stamp(folder, version); err != nil || len(again) != 0 {
 		t.Errorf("a second stamp changed %v: %v", again, err)
 	}
-	r := &release{version: version, root: folder, warn: &strings.Builder{}}
-	if err := r.warnUnstamped(); err != nil || r.warn.(*strings.Builder).Len() != 0 {
-		t.Errorf("a release of the stamped tree is warned of: %v, %v", r.warn, err)
+	r := &release{version: version, root: folder}
+	if err := r.checkStamped(); err != nil {
+		t.Errorf("a release of the stamped tree is refused: %v", err)
 	}
-	r.version = "v0.4.0"
-	if err := r.warnUnstamped(); err != nil || !strings.Contains(r.warn.(*strings.Builder).String(), "make stamp VERSION=v0.4.0") {
-		t.Errorf("a release of another version is not warned of: %v, %v", r.warn, err)
+	for _, other := range []*release{{version: "v0.4.0", root: folder}, {version: before, root: tree}} {
+		err := other.checkStamped()
+		if stale := other.root == folder || hasPassages(t); stale && (err == nil || !strings.Contains(err.Error(), "make stamp VERSION="+other.version)) {
+			t.Errorf("a release %s of %s is not refused: %v", other.version, other.root, err)
+		}
+		if other.trial = true; other.checkStamped() != nil {
+			t.Errorf("a trial %s of %s is refused", other.version, other.root)
+		}
 	}
+}
+
+// hasPassages says whether the tree is of before the first release, so that pages say so.
+func hasPassages(t *testing.T) bool {
+	t.Helper()
+	return anyPassage.MatchString(readPage(t, tree+"/docs/guides/installation.md"))
 }
 
 // In this tree the passages are there, so that stamping removes something.

@@ -22,7 +22,7 @@ import (
 )
 
 // built is what make site wrote.
-const built = "../../dist/site"
+const built = "../../build/site"
 
 // serve serves the site, and lists the paths of its pages.
 func serve(t *testing.T) (address string, pages []string) {

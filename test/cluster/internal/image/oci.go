@@ -46,9 +46,15 @@ func PackOCI(b Binary, binaries map[string]string, archive string) error {
 	return writeOCI(archive, b.Ref, manifests...)
 }
 
+// folderProcessors are those of nodes that pull an image of files. No program is in
+// it, so its layer is the same for each: but a node refuses an image that is not for
+// its own processor.
+var folderProcessors = []string{"amd64", "arm64"}
+
 // PackFolder writes an OCI archive of the files of a folder, which no program
-// runs: catalogs read them from the image.
-func PackFolder(folder string, labels map[string]string, archive string) error {
+// runs: catalogs read them from the image. Nodes import it under the name ref, if
+// that is set.
+func PackFolder(ref, folder string, labels map[string]string, archive string) error {
 	var content bytes.Buffer
 	w := tar.NewWriter(&content)
 	if err := writeTree(w, folder); err != nil {
@@ -61,11 +67,15 @@ func PackFolder(folder string, labels map[string]string, archive string) error {
 	if err != nil {
 		return err
 	}
-	image, err := imageOf("amd64", v1.Config{Labels: labels}, layer)
-	if err != nil {
-		return err
+	var manifests []mutate.IndexAddendum
+	for _, processor := range folderProcessors {
+		image, err := imageOf(processor, v1.Config{Labels: labels}, layer)
+		if err != nil {
+			return err
+		}
+		manifests = append(manifests, mutate.IndexAddendum{Add: image, Descriptor: v1.Descriptor{Platform: &v1.Platform{OS: "linux", Architecture: processor}}})
 	}
-	return writeOCI(archive, "", mutate.IndexAddendum{Add: image, Descriptor: v1.Descriptor{Platform: &v1.Platform{OS: "linux", Architecture: "amd64"}}})
+	return writeOCI(archive, ref, manifests...)
 }
 
 // nameAnnotation is what containerd calls an image that it imports.

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/layout"
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
 )
@@ -98,23 +99,7 @@ func TestImageArchive(t *testing.T) {
 		if diff := cmp.Diff(labels, config.Config.Labels); diff != "" {
 			t.Errorf("labels (-want +got):\n%s", diff)
 		}
-		content := tar.NewReader(mutate.Extract(image))
-		for {
-			header, err := content.Next()
-			if errors.Is(err, io.EOF) {
-				break
-			}
-			if err != nil {
-				t.Fatal(err)
-			}
-			if header.Name == "holdfast" {
-				program, err := io.ReadAll(content)
-				if err != nil {
-					t.Fatal(err)
-				}
-				got[m.Platform.Architecture] = string(program)
-			}
-		}
+		got[m.Platform.Architecture] = readFiles(t, image)["holdfast"]
 	}
 	want := map[string]string{"amd64": "program of amd64", "arm64": "program of arm64"}
 	if diff := cmp.Diff(want, got); diff != "" {
@@ -122,8 +107,8 @@ func TestImageArchive(t *testing.T) {
 	}
 }
 
-// A folder becomes an image with its files and labels. The same files give the
-// same bytes.
+// A folder becomes an image with its files and labels, which nodes with either
+// processor can pull. The same files give the same bytes.
 func TestFolderArchive(t *testing.T) {
 	folder := t.TempDir()
 	if err := os.Mkdir(filepath.Join(folder, "manifests"), 0o755); err != nil {
@@ -132,11 +117,12 @@ func TestFolderArchive(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(folder, "manifests", "a.yaml"), []byte("kind: A"), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	const ref = "registry.example.com/holdfast-bundle:v0.1.0"
 	labels, unpacked := map[string]string{"package": "holdfast"}, t.TempDir()
 	var archives [][]byte
 	for _, name := range []string{"one.tar", "two.tar"} {
 		archive := filepath.Join(t.TempDir(), name)
-		if err := PackFolder(folder, labels, archive); err != nil {
+		if err := PackFolder(ref, folder, labels, archive); err != nil {
 			t.Fatal(err)
 		}
 		content, err := os.ReadFile(archive)
@@ -154,33 +140,58 @@ func TestFolderArchive(t *testing.T) {
 		t.Fatal(err)
 	}
 	top, err := index.IndexManifest()
-	if err != nil {
-		t.Fatal(err)
+	if err != nil || len(top.Manifests) != 1 {
+		t.Fatalf("index.json lists %v: %v", top, err)
+	}
+	if got := top.Manifests[0].Annotations[nameAnnotation]; got != ref {
+		t.Errorf("a node would import it as %q, want %s", got, ref)
 	}
 	list, err := index.ImageIndex(top.Manifests[0].Digest)
 	if err != nil {
 		t.Fatal(err)
 	}
 	manifests, err := list.IndexManifest()
-	if err != nil || len(manifests.Manifests) != 1 {
-		t.Fatalf("%v: %v", manifests, err)
-	}
-	image, err := list.Image(manifests.Manifests[0].Digest)
 	if err != nil {
 		t.Fatal(err)
 	}
-	config, err := image.ConfigFile()
-	if err != nil {
-		t.Fatal(err)
+	layers := map[string]string{}
+	for _, m := range manifests.Manifests {
+		image, err := list.Image(m.Digest)
+		if err != nil {
+			t.Fatal(err)
+		}
+		config, err := image.ConfigFile()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if config.OS != m.Platform.OS || config.Architecture != m.Platform.Architecture {
+			t.Errorf("the image for %s is of %s/%s", m.Platform, config.OS, config.Architecture)
+		}
+		if diff := cmp.Diff(labels, config.Config.Labels); diff != "" {
+			t.Errorf("labels (-want +got):\n%s", diff)
+		}
+		if diff := cmp.Diff(map[string]string{"manifests/a.yaml": "kind: A"}, readFiles(t, image)); diff != "" {
+			t.Errorf("files for %s (-want +got):\n%s", m.Platform, diff)
+		}
+		manifest, err := image.Manifest()
+		if err != nil || len(manifest.Layers) != 1 {
+			t.Fatalf("the image for %s has the layers %v: %v", m.Platform, manifest, err)
+		}
+		layers[m.Platform.String()] = manifest.Layers[0].Digest.String()
 	}
-	if diff := cmp.Diff(labels, config.Config.Labels); diff != "" {
-		t.Errorf("labels (-want +got):\n%s", diff)
+	if len(layers) != 2 || layers["linux/amd64"] == "" || layers["linux/amd64"] != layers["linux/arm64"] {
+		t.Errorf("layers by platform: %v, want one layer for linux/amd64 and linux/arm64", layers)
 	}
-	got := map[string]string{}
+}
+
+// readFiles are the files of an image.
+func readFiles(t *testing.T, image v1.Image) map[string]string {
+	t.Helper()
+	files := map[string]string{}
 	for r := tar.NewReader(mutate.Extract(image)); ; {
 		header, err := r.Next()
 		if errors.Is(err, io.EOF) {
-			break
+			return files
 		}
 		if err != nil {
 			t.Fatal(err)
@@ -190,10 +201,7 @@ func TestFolderArchive(t *testing.T) {
 			t.Fatal(err)
 		}
 		if header.Typeflag == tar.TypeReg {
-			got[header.Name] = string(content)
+			files[header.Name] = string(content)
 		}
-	}
-	if diff := cmp.Diff(map[string]string{"manifests/a.yaml": "kind: A"}, got); diff != "" {
-		t.Errorf("files (-want +got):\n%s", diff)
 	}
 }
