@@ -54,6 +54,8 @@ type release struct {
 	packer               string
 	platforms, plugins   []platform
 	source               source
+	// cache is the folder of compiled packages; empty for that of Go.
+	cache string
 	// trial says that the files are not to be published.
 	trial bool
 	warn  io.Writer
