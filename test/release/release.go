@@ -110,14 +110,15 @@ func checkVersion(version string) error {
 
 // Names of files that have no version in them.
 const (
-	imageFile      = "holdfast-image.tar"
-	bundleFile     = "holdfast-bundle-image.tar"
-	catalogFile    = "holdfast-catalog.yaml"
-	installFile    = "install.yaml"
-	krewFile       = "krew-holdfast.yaml"
-	notesFile      = "RELEASE_NOTES.md"
-	provenanceFile = "provenance.json"
-	checksumsFile  = "SHA256SUMS"
+	imageFile        = "holdfast-image.tar"
+	bundleFile       = "holdfast-bundle-image.tar"
+	catalogFile      = "holdfast-catalog.yaml"
+	catalogImageFile = "holdfast-catalog-image.tar"
+	installFile      = "install.yaml"
+	krewFile         = "krew-holdfast.yaml"
+	notesFile        = "RELEASE_NOTES.md"
+	provenanceFile   = "provenance.json"
+	checksumsFile    = "SHA256SUMS"
 )
 
 // binaryFile is the operator's program.
@@ -140,7 +141,7 @@ func sbomFile(name string) string {
 
 // fileNames are all files of the release, in order.
 func (r *release) fileNames() []string {
-	names := []string{imageFile, bundleFile, catalogFile, r.chartFile(), installFile, krewFile, notesFile, provenanceFile, checksumsFile}
+	names := []string{imageFile, bundleFile, catalogFile, catalogImageFile, r.chartFile(), installFile, krewFile, notesFile, provenanceFile, checksumsFile}
 	for _, p := range r.platforms {
 		names = append(names, r.binaryFile(p), sbomFile(r.binaryFile(p)))
 	}
@@ -177,6 +178,7 @@ func (r *release) write(ctx context.Context) error {
 		{"package the Helm chart", r.writeChart},
 		{"pack the bundle for OLM", r.writeBundle},
 		{"write the catalog for OLM", r.writeCatalog},
+		{"pack the catalog for OLM", r.packCatalog},
 		{"write the release notes", r.writeNotes},
 		{"write the provenance statement", r.writeProvenance},
 		{"write the checksums", r.writeChecksums},
