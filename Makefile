@@ -101,6 +101,10 @@ postgres-test: $(CLUSTER) ## test the PostgreSQL agent and Jobs with real Postgr
 		test/run-postgres-tests.sh "$$($(CLUSTER) postgres $$major)" '$(if $(filter .,$(FOCUS)),Real,$(FOCUS))' "$$($(CLUSTER) programs prometheus-postgres-exporter)" "$$($(CLUSTER) postgres $(firstword $(POSTGRES_MAJORS)))"; \
 	done
 
+import-test: $(CLUSTER) ## those of postgres-test that import a database, into the newest of POSTGRES_MAJORS from the oldest (minutes; needs root)
+	$(call say,imports into PostgreSQL $(lastword $(POSTGRES_MAJORS)))
+	@test/run-postgres-tests.sh "$$($(CLUSTER) postgres $(lastword $(POSTGRES_MAJORS)))" TestRealImport "$$($(CLUSTER) programs prometheus-postgres-exporter)" "$$($(CLUSTER) postgres $(firstword $(POSTGRES_MAJORS)))"
+
 mysql-test: $(CLUSTER) ## test MySQL's agent, its layers and its Jobs with real groups of three (about 25 minutes, and 4 GiB of memory)
 	$(call say,tests with MySQL $(MYSQL_VERSION))
 	@programs=$$($(CLUSTER) mysql $(MYSQL_VERSION)); \
@@ -209,7 +213,7 @@ e2e: cluster deploy $(if $(filter .,$(FOCUS))$(findstring Flux,$(FOCUS)),flux) $
 	$(call say,end-to-end tests)
 	@FOCUS='$(FOCUS)' STATE=$(STATE) GOTESTSUM='$(TOOL) gotestsum' test/run-e2e.sh -tags e2e -timeout 60m
 
-soak: alerts-test notifications-test olm-test ui-test site-test cluster deploy etcd-images mysql-images s3-image ## run the long versions of the end-to-end tests, and every promise with every kind (about 14 hours; FAILOVER_RUNS=1 saves three of them)
+soak: alerts-test notifications-test olm-test ui-test site-test cluster deploy etcd-images mysql-images s3-image $(if $(filter .,$(FOCUS)),release-test import-test) ## run the long versions of the end-to-end tests, and every promise with every kind (about 14 hours; FAILOVER_RUNS=1 saves three of them)
 	$(if $(filter .,$(FOCUS)),@HOLDFAST_HISTORIES=500000 HOLDFAST_SEED=$(or $(SEED),1000000) go test -count=1 -timeout 6h -run Histories ./internal/election/)
 	$(if $(filter .,$(FOCUS)),@HOLDFAST_HISTORIES=20 HOLDFAST_SEED=$(or $(SEED),5000) go test -count=1 -timeout 1h -v ./internal/anomaly/)
 	@FOCUS='$(if $(filter .,$(FOCUS)),TestSoak,$(FOCUS))' STATE=$(STATE) GOTESTSUM='$(TOOL) gotestsum' SEED=$(SEED) test/run-e2e.sh -tags 'e2e soak' -timeout 24h
@@ -268,4 +272,4 @@ recording: ## docs/images/drift.svg, from a drift in the cluster that make demo 
 
 bin/cluster: $(CLUSTER)
 
-.PHONY: recording site site-test ui-test ui-vendor alerts-test notifications-test olm-test dashboards-test help build plugin generate check-generated shape lint unit api-test etcd-test postgres-test mysql-test argocd-test cluster cluster-down flux etcd-images mysql-images s3-image deploy image stamp release release-test undeploy e2e soak versions-test chaos bench test checks program-test builds demo
+.PHONY: recording site site-test ui-test ui-vendor alerts-test notifications-test olm-test dashboards-test help build plugin generate check-generated shape lint unit api-test etcd-test postgres-test import-test mysql-test argocd-test cluster cluster-down flux etcd-images mysql-images s3-image deploy image stamp release release-test undeploy e2e soak versions-test chaos bench test checks program-test builds demo

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 
 	"github.com/holdfast-db/holdfast/test/olm"
@@ -12,6 +13,15 @@ import (
 
 // bundleImage is what the bundle's image is to be pushed as.
 func (r *release) bundleImage() string { return r.image + "-bundle:" + r.version }
+
+// catalogImage is what the catalog's image is to be pushed as.
+func (r *release) catalogImage() string { return r.image + "-catalog:" + r.version }
+
+// Where the catalog is in its image, and the label that says so.
+const (
+	catalogFolder = "/configs"
+	catalogLabel  = "operators.operatorframework.io.index.configs.v1"
+)
 
 // buildBundle makes OLM's bundle.
 func (r *release) buildBundle() (olm.Bundle, error) {
@@ -29,6 +39,28 @@ func (r *release) writeCatalog(context.Context) error {
 		return err
 	}
 	return r.writeText(catalogFile, catalog)
+}
+
+// packCatalog packs the catalog as the image that a CatalogSource names. There is no program in
+// it: OLM copies the catalog out, and serves it with a program of its own.
+func (r *release) packCatalog(ctx context.Context) error {
+	catalog, err := os.ReadFile(r.path(catalogFile))
+	if err != nil {
+		return err
+	}
+	folder, err := os.MkdirTemp("", "holdfast-release-")
+	if err != nil {
+		return err
+	}
+	defer func() { _ = os.RemoveAll(folder) }()
+	file := filepath.Join(folder, catalogFolder, "holdfast", "catalog.yaml")
+	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+		return err
+	}
+	if err := os.WriteFile(file, catalog, 0o644); err != nil { //nolint:gosec // it is published
+		return err
+	}
+	return r.packFolder(ctx, folder, catalogImageFile, r.catalogImage(), map[string]string{catalogLabel: catalogFolder})
 }
 
 // writeBundle packs OLM's bundle as the image that a catalog names.

@@ -2,6 +2,7 @@ package main
 
 import (
 	"archive/tar"
+	"context"
 	"errors"
 	"io"
 	"log"
@@ -9,6 +10,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -19,6 +21,8 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/layout"
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
 	"github.com/google/go-containerregistry/pkg/v1/remote"
+	operators "github.com/operator-framework/api/pkg/operators/v1alpha1"
+	"sigs.k8s.io/yaml"
 )
 
 // publishedImage is an archive of an image, and what its readers find in it.
@@ -63,6 +67,13 @@ func imagesForOLM(t *testing.T, r *release) []publishedImage {
 	}
 	return []publishedImage{
 		{file: bundleFile, reference: r.image + "-bundle:" + r.version, platforms: imagePlatforms, labels: labels, files: func(platform) map[string]string { return manifests }},
+		{
+			file: catalogImageFile, reference: r.image + "-catalog:" + r.version, platforms: imagePlatforms,
+			labels: map[string]string{"operators.operatorframework.io.index.configs.v1": "/configs"},
+			files: func(platform) map[string]string {
+				return map[string]string{"configs/holdfast/catalog.yaml": readText(t, r.path(catalogFile))}
+			},
+		},
 	}
 }
 
@@ -80,10 +91,68 @@ func readText(t *testing.T, file string) string {
 // has in files.
 func TestImagesForOLMArePulled(t *testing.T) {
 	r := &release{version: "v0.1.0", image: "registry.example.com/holdfast", root: tree, out: t.TempDir(), packer: buildPacker(t)}
-	if err := r.writeBundle(t.Context()); err != nil {
-		t.Fatal(err)
+	for _, write := range []func(context.Context) error{r.writeBundle, r.writeCatalog, r.packCatalog} {
+		if err := write(t.Context()); err != nil {
+			t.Fatal(err)
+		}
 	}
 	checkPulled(t, r, imagesForOLM(t, r))
+}
+
+// olmManifests are those that the page on installation has users apply.
+var olmManifests = regexp.MustCompile("(?s)```yaml\n([^`]*\nkind: Subscription\n[^`]*)```")
+
+// The manifests of the page lead from the Subscription to the catalog's image, and to where the
+// catalog is in it.
+func TestInstallationNamesTheCatalog(t *testing.T) {
+	found := olmManifests.FindStringSubmatch(readText(t, tree+"/docs/guides/installation.md"))
+	if found == nil {
+		t.Fatal("the page has no Subscription")
+	}
+	var source operators.CatalogSource
+	var subscription operators.Subscription
+	for _, document := range strings.Split(found[1], "\n---\n") {
+		var kind struct{ Kind string }
+		err := yaml.Unmarshal([]byte(document), &kind)
+		switch kind.Kind {
+		case "CatalogSource":
+			err = yaml.UnmarshalStrict([]byte(document), &source)
+		case "Subscription":
+			err = yaml.UnmarshalStrict([]byte(document), &subscription)
+		}
+		if err != nil {
+			t.Fatalf("%v in\n%s", err, document)
+		}
+	}
+	if source.Spec.SourceType != operators.SourceTypeGrpc || source.Spec.GrpcPodConfig == nil || source.Spec.GrpcPodConfig.ExtractContent == nil {
+		t.Fatalf("the catalog's image is not one that OLM copies the catalog out of: %+v", source.Spec)
+	}
+	if got := source.Spec.GrpcPodConfig.ExtractContent.CatalogDir; got != catalogFolder {
+		t.Errorf("the catalog is looked for in %s, and is in %s", got, catalogFolder)
+	}
+	repository, version, _ := strings.Cut(source.Spec.Image, ":")
+	r := &release{version: version, image: strings.TrimSuffix(repository, "-catalog"), root: tree}
+	if err := checkVersion(version); err != nil || r.catalogImage() != source.Spec.Image {
+		t.Errorf("the CatalogSource has the image %s (%v), which no release makes", source.Spec.Image, err)
+	}
+	if page := readText(t, tree+"/docs/guides/installation.md"); !strings.Contains(page, "docker://"+source.Spec.Image+"\n") || !strings.Contains(page, "docker://"+r.bundleImage()+"\n") {
+		t.Errorf("the page does not push both %s and the bundle that it names, %s", source.Spec.Image, r.bundleImage())
+	}
+	bundle, err := r.buildBundle()
+	if err != nil {
+		t.Fatal(err)
+	}
+	labels, err := bundle.Labels()
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := operators.SubscriptionSpec{
+		CatalogSource: source.Name, CatalogSourceNamespace: source.Namespace,
+		Package: labels["operators.operatorframework.io.bundle.package.v1"], Channel: labels["operators.operatorframework.io.bundle.channels.v1"],
+	}
+	if diff := cmp.Diff(&want, subscription.Spec); diff != "" {
+		t.Errorf("Subscription (-want +got):\n%s", diff)
+	}
 }
 
 // checkPulled pushes archives to a registry as the pages say, and pulls each for every

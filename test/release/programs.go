@@ -23,6 +23,9 @@ func (r *release) build(ctx context.Context, pkg string, p platform, file string
 		"-ldflags", "-s -w -X main.version="+r.version, "-o", out, pkg)
 	command.Dir = r.root
 	command.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS="+p.os, "GOARCH="+p.arch, "GOAMD64=v1", "GOARM64=v8.0", "GOEXPERIMENT=", "GOWORK=off")
+	if r.cache != "" {
+		command.Env = append(command.Env, "GOCACHE="+r.cache)
+	}
 	return runProgram(command)
 }
 

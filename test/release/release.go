@@ -56,6 +56,8 @@ type release struct {
 	packer               string
 	platforms, plugins   []platform
 	source               source
+	// cache is the folder of compiled packages; empty for that of Go.
+	cache string
 	// trial says that the files are not to be published.
 	trial bool
 	warn  io.Writer
@@ -110,14 +112,15 @@ func checkVersion(version string) error {
 
 // Names of files that have no version in them.
 const (
-	imageFile      = "holdfast-image.tar"
-	bundleFile     = "holdfast-bundle-image.tar"
-	catalogFile    = "holdfast-catalog.yaml"
-	installFile    = "install.yaml"
-	krewFile       = "krew-holdfast.yaml"
-	notesFile      = "RELEASE_NOTES.md"
-	provenanceFile = "provenance.json"
-	checksumsFile  = "SHA256SUMS"
+	imageFile        = "holdfast-image.tar"
+	bundleFile       = "holdfast-bundle-image.tar"
+	catalogFile      = "holdfast-catalog.yaml"
+	catalogImageFile = "holdfast-catalog-image.tar"
+	installFile      = "install.yaml"
+	krewFile         = "krew-holdfast.yaml"
+	notesFile        = "RELEASE_NOTES.md"
+	provenanceFile   = "provenance.json"
+	checksumsFile    = "SHA256SUMS"
 )
 
 // binaryFile is the operator's program.
@@ -140,7 +143,7 @@ func sbomFile(name string) string {
 
 // fileNames are all files of the release, in order.
 func (r *release) fileNames() []string {
-	names := []string{imageFile, bundleFile, catalogFile, r.chartFile(), installFile, krewFile, notesFile, provenanceFile, checksumsFile}
+	names := []string{imageFile, bundleFile, catalogFile, catalogImageFile, r.chartFile(), installFile, krewFile, notesFile, provenanceFile, checksumsFile}
 	for _, p := range r.platforms {
 		names = append(names, r.binaryFile(p), sbomFile(r.binaryFile(p)))
 	}
@@ -180,6 +183,7 @@ func (r *release) write(ctx context.Context) error {
 		{"package the Helm chart", r.writeChart},
 		{"pack the bundle for OLM", r.writeBundle},
 		{"write the catalog for OLM", r.writeCatalog},
+		{"pack the catalog for OLM", r.packCatalog},
 		{"write the release notes", r.writeNotes},
 		{"write the provenance statement", r.writeProvenance},
 		{"write the checksums", r.writeChecksums},

@@ -12,8 +12,9 @@ import (
 	"github.com/rs/zerolog"
 )
 
-// writeSBOM lists the modules of a program in CycloneDX's form. The linker wrote
-// them into the program, so they are what it was built from.
+// writeSBOM lists the modules of a program, and the libraries of its pages, in
+// CycloneDX's form. The linker wrote the modules into the program, so they are what it
+// was built from.
 func (r *release) writeSBOM(name, program string) error {
 	log := zerolog.New(r.warn).Level(zerolog.WarnLevel)
 	generator, err := bin.NewGenerator(program, bin.WithVersionOverride(r.version), bin.WithIncludeStdlib(true), bin.WithLogger(log))
@@ -24,6 +25,11 @@ func (r *release) writeSBOM(name, program string) error {
 	if err != nil {
 		return fmt.Errorf("SBOM of %s: %w", program, err)
 	}
+	libraries, err := readNPMComponents(r.root)
+	if err != nil {
+		return err
+	}
+	addComponents(bom, libraries)
 	sum, err := fileDigest(program)
 	if err != nil {
 		return err
