@@ -3,10 +3,13 @@
 package ui
 
 import (
+	"errors"
 	"fmt"
 	"net/http"
 	"os"
 	"path/filepath"
+	"regexp"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -292,6 +295,21 @@ func TestLargeFleetByKeyboard(t *testing.T) {
 	b.CheckProblems("the fleet")
 }
 
+// describeMachine is what a time was measured on, and when.
+func describeMachine(t testing.TB) string {
+	t.Helper()
+	cpus, err := os.ReadFile("/proc/cpuinfo")
+	load, errLoad := os.ReadFile("/proc/loadavg")
+	if err := errors.Join(err, errLoad); err != nil {
+		t.Fatal(err)
+	}
+	model := "an unknown processor"
+	if found := regexp.MustCompile(`(?m)^model name\s*: (.*)$`).FindStringSubmatch(string(cpus)); found != nil {
+		model = found[1]
+	}
+	return fmt.Sprintf("%d cores of %s, load %s, %s", runtime.NumCPU(), model, strings.Fields(string(load))[0], time.Now().Format(time.DateOnly))
+}
+
 // A fleet of 1,000 is shown page by page; how long that takes is printed.
 func TestFleetOfThousand(t *testing.T) {
 	b := openLargeFleet(t)
@@ -305,7 +323,7 @@ func TestFleetOfThousand(t *testing.T) {
 	slices.Sort(took)
 	var answer float64
 	b.Evaluate(`(async () => { const t = performance.now(); await (await fetch("/api/fleet")).json(); return performance.now() - t; })()`, &answer)
-	t.Logf("a fleet of 1,000: shown in %v (5 times), of which the answer takes %.0f ms", took, answer)
+	t.Logf("a fleet of 1,000: shown in %v (5 times), of which the answer takes %.0f ms; %s", took, answer, describeMachine(t))
 	var rows int
 	b.Evaluate(`document.querySelectorAll("tbody tr").length`, &rows)
 	if rows != 50 {
