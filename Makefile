@@ -166,7 +166,7 @@ olm-test: ## opm validates the catalog for OLM, and renders the same from the bu
 ui-vendor: ## take the libraries of the pages of `kubectl holdfast ui` from npm, by the hashes of test/ui/package-lock.json
 	@test/ui/vendor.sh
 
-ui-test: ui-vendor ## the pages of `kubectl holdfast ui` in Debian's Chromium (half a minute; needs npm, and root if Chromium is to be installed)
+ui-test: ui-vendor ## the pages of `kubectl holdfast ui` in Debian's Chromium (two minutes; needs npm, and root if Chromium is to be installed)
 	$(call say,pages in Chromium)
 	@git diff --exit-code -- internal/plugin/web/assets/vendor || { echo "the libraries differ from npm's packages: commit what make ui-vendor wrote"; exit 1; }
 	@test -x /usr/bin/chromium || { apt-get -qq update && apt-get -qq install -y --no-install-recommends chromium fonts-dejavu-core; }

@@ -190,9 +190,12 @@ func (p *plane) measureIdle(o *operator, r *report, many int) {
 	r.addRow("Live heap", mebibytes(before["go_memstats_heap_alloc_bytes"]), "")
 	r.addRow("Memory of the API server", mebibytes(p.measureProcesses().of[apiServer].memory), "")
 	began := time.Now()
-	series := o.countSeries("holdfast_cluster_")
-	r.addRow("Series for each cluster", fmt.Sprintf("%.1f", series/float64(many)), "12")
-	r.addRow("Scrape", time.Since(began).Round(time.Millisecond).String(), "")
+	state := o.countSeries("holdfast_cluster_")
+	took := time.Since(began)
+	backups := o.countSeries("holdfast_backup_") + o.countSeries("holdfast_drill_")
+	r.addRow("Series about the state of each cluster", fmt.Sprintf("%.1f", state/float64(many)), "12")
+	r.addRow("Series about the backups of each cluster", fmt.Sprintf("%.1f", backups/float64(many)), "10")
+	r.addRow("Scrape", took.Round(time.Millisecond).String(), "")
 }
 
 // measureSteady is what passes take that find nothing to do.

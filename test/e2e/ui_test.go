@@ -39,8 +39,9 @@ type uiPages struct {
 	base   string
 }
 
-// startUI runs kubectl holdfast ui as the viewer, and opens the address that it prints.
-func (c *subject) startUI() uiPages {
+// runUI runs kubectl holdfast ui as the viewer, and returns the address that it prints,
+// which opens once.
+func (c *subject) runUI(flags ...string) string {
 	c.t.Helper()
 	path, err := findPlugin()
 	must(c.t, err, "find the plugin")
@@ -48,7 +49,7 @@ func (c *subject) startUI() uiPages {
 	if kubeconfig == "" {
 		kubeconfig = filepath.Join(state, "kubeconfig")
 	}
-	cmd := exec.CommandContext(c.t.Context(), path, "ui", "--kubeconfig", kubeconfig, "-n", c.namespace, "--as", viewer)
+	cmd := exec.CommandContext(c.t.Context(), path, append([]string{"ui", "--kubeconfig", kubeconfig, "-n", c.namespace, "--as", viewer}, flags...)...)
 	out, err := cmd.StdoutPipe()
 	must(c.t, err, "read what ui prints")
 	must(c.t, cmd.Start(), "start ui")
@@ -58,7 +59,13 @@ func (c *subject) startUI() uiPages {
 	})
 	line, err := bufio.NewReader(out).ReadString('\n')
 	must(c.t, err, "read the address")
-	address, err := url.Parse(strings.TrimSpace(strings.TrimPrefix(line, "Open ")))
+	return strings.TrimSpace(strings.TrimPrefix(line, "Open "))
+}
+
+// startUI runs kubectl holdfast ui as the viewer, and opens the address that it prints.
+func (c *subject) startUI() uiPages {
+	c.t.Helper()
+	address, err := url.Parse(c.runUI())
 	must(c.t, err, "read the address")
 	jar, err := cookiejar.New(nil)
 	must(c.t, err, "make a jar for the cookie")

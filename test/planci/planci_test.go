@@ -424,19 +424,12 @@ func TestRevisions(t *testing.T) {
 	c.write("bin/kustomize", "#!/bin/sh\n[ \"$1\" = build ] || exit 9\ncat \"$2/orders.yaml\"\n")
 	c.write("bin/kubectl", "#!/bin/sh\n[ \"$1 $2 $3 $5\" = 'holdfast plan --from --to' ] || exit 9\n"+
 		"echo \"from: $(cat \"$4\"/*.yaml)\"\necho \"to: $(cat \"$6\"/*.yaml)\"\nshift 6\necho \"flags: $*\"\nexit 3\n")
-	git := func(args ...string) {
-		t.Helper()
-		code, out := c.run("git -c user.name=x -c user.email=x@example.com " + strings.Join(args, " "))
-		if code != 0 {
-			t.Fatalf("git %v: %s", args, out)
-		}
-	}
-	git("init", "--quiet", "--initial-branch=main")
-	git("commit", "--quiet", "--allow-empty", "--message=empty")
+	c.git("init", "--quiet", "--initial-branch=main")
+	c.git("commit", "--quiet", "--allow-empty", "--message=empty")
 	for _, size := range []string{"1Gi", "2Gi"} {
 		c.write("shop/production/orders.yaml", "size: "+size+"\n")
-		git("add", "shop")
-		git("commit", "--quiet", "--message="+size)
+		c.git("add", "shop")
+		c.git("commit", "--quiet", "--message="+size)
 	}
 	c.write("shop/production/orders.yaml", "size: 9Gi\n")
 	for revisions, want := range map[string]string{

@@ -8,7 +8,6 @@ import (
 	"flag"
 	"fmt"
 	"io"
-	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -18,17 +17,17 @@ import (
 	"github.com/chromedp/chromedp"
 
 	"github.com/holdfast-db/holdfast/internal/plugin"
-	"github.com/holdfast-db/holdfast/test/chromium"
+	"github.com/holdfast-db/holdfast/test/goldenapi"
 )
 
 var updateScreenshots = flag.Bool("update", false, "write the screenshots of docs/images")
 
 // startUI runs kubectl holdfast ui, and returns the address that it prints.
-func startUI(t testing.TB, a *apiServer, args ...string) string {
+func startUI(t testing.TB, a *goldenapi.Server, args ...string) string {
 	t.Helper()
 	read, write := io.Pipe()
 	root := plugin.NewRootCommand("test")
-	root.SetArgs(append([]string{"ui", "--kubeconfig", a.kubeconfig(t)}, args...))
+	root.SetArgs(append([]string{"ui", "--kubeconfig", a.Kubeconfig(t)}, args...))
 	root.SetOut(write)
 	root.SetErr(io.Discard)
 	ctx, cancel := context.WithCancel(context.Background())
@@ -51,35 +50,8 @@ func startUI(t testing.TB, a *apiServer, args ...string) string {
 	return strings.TrimSpace(strings.TrimPrefix(line, "Open "))
 }
 
-// browser is a tab of Chromium that shows the pages.
-type browser struct {
-	*chromium.Tab
-	t testing.TB
-}
-
-func openBrowser(t testing.TB) *browser {
-	t.Helper()
-	return &browser{chromium.Open(t), t}
-}
-
-// open goes to a page by its address's fragment, and waits until it shows data.
-func (b *browser) open(address, fragment, ready string) {
-	b.t.Helper()
-	base, err := url.Parse(address)
-	if err != nil {
-		b.t.Fatal(err)
-	}
-	b.Run(chromedp.Navigate("http://"+base.Host+"/"+fragment), chromedp.Poll(
-		fmt.Sprintf(`document.querySelector("main") && document.querySelector("main").innerText.includes(%q)`, ready), nil))
-}
-
-func (b *browser) useScheme(scheme string) {
-	b.t.Helper()
-	b.UseMedia("", map[string]string{"prefers-color-scheme": scheme})
-}
-
 // screenshot writes a picture of the window below docs, on request.
-func (b *browser) screenshot(name string) {
+func (b *Browser) screenshot(name string) {
 	b.t.Helper()
 	if !*updateScreenshots {
 		return

@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
+	"github.com/holdfast-db/holdfast/test/goldenapi"
 )
 
 func before(d time.Duration) metav1.Time { return metav1.NewTime(time.Now().Add(-d)) }
@@ -108,19 +109,19 @@ func claim(name string) *corev1.PersistentVolumeClaim {
 }
 
 // goldenServer has all that the pages may show.
-func goldenServer(t testing.TB) *apiServer {
+func goldenServer(t testing.TB) *goldenapi.Server {
 	event := &corev1.Event{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "orders.1"}, Type: "Warning", Reason: "DriftReverted",
 		Message: `Service/orders-rw .spec.selector was changed by "kubectl-edit" (Update)`, LastTimestamp: before(26 * time.Minute), Count: 3,
 	}
-	return startAPIServer(t, &apiServer{
-		lists: map[string][]any{
+	return goldenapi.Start(t, &goldenapi.Server{
+		Lists: map[string][]any{
 			"postgresclusters": {orders()}, "mysqlclusters": {billing()}, "etcdclusters": {config()}, "databases": {},
 			"backups": {backup("orders-20260301-0200", "Completed", 10*time.Hour), backup("orders-manual-20260301-1100", "Failed", time.Hour)},
 			"pods":    {pod("orders-0"), pod("orders-1"), pod("orders-2")}, "persistentvolumeclaims": {claim("data-orders-0")}, "events": {event},
 			"statefulsets": {}, "endpointslices": {}, "storageclasses": {}, "resourcequotas": {}, "services": {}, "configmaps": {}, "jobs": {}, "leases": {},
 		},
-		metrics: map[string]string{
+		Metrics: map[string]string{
 			"orders-0": "", "orders-1": gauge(0.4), "orders-2": gauge(1.7),
 		},
 	})

@@ -25,7 +25,8 @@ export function remember(c) {
 
 const colours = ['#1b9e8a', '#c2622d', '#7570b3', '#d33f8d', '#5c9a1e', '#b8930b', '#8a6033', '#708090'];
 
-// Chart draws lines over time. It is a picture: a table beside it has the newest values.
+// Chart draws lines over time. It is a picture, which takes no mouse either: a table beside
+// it has the newest values.
 class Chart extends Component {
   componentDidMount() { this.draw(); }
 

@@ -11,7 +11,15 @@ const orders = {
   newest: (a, b) => b.created.localeCompare(a.created),
 };
 
-// Fleet shows a page of the clusters that match.
+// Turn is a button to another page. It keeps the focus where there is no page to turn to: a
+// button that is disabled would lose it, and with it the place of a person without a mouse.
+const Turn = ({ to, last, onTurn, children }) => {
+  const none = to < 0 || to > last;
+  return html`<button aria-disabled=${none ? 'true' : undefined} onClick=${() => none || onTurn(to)}>${children}</button>`;
+};
+
+// Fleet shows a page of the clusters that match. The buttons to its other pages come before
+// the table: behind it, the tabulator would reach them after 50 links.
 export class Fleet extends Component {
   state = { search: '', only: '', order: 'name', page: 0 };
 
@@ -24,6 +32,7 @@ export class Fleet extends Component {
     const last = Math.max(0, Math.ceil(found.length / pageSize) - 1);
     const at = Math.min(page, last);
     const phases = [...new Set(fleet.clusters.map((c) => c.phase || 'Unknown'))].sort();
+    const turn = (to) => this.setState({ page: to });
     const set = (name) => (e) => this.setState({ [name]: e.target.value, page: 0 });
     return html`
       <${Missing} list=${fleet.unknown} />
@@ -37,6 +46,11 @@ export class Fleet extends Component {
         </select></label>
         <span role="status" id="count">${found.length} of ${fleet.clusters.length} clusters${fleet.namespace ? ` in namespace ${fleet.namespace}` : ''}</span>
       </div>
+      ${last > 0 && html`<div class="tools">
+        <${Turn} to=${at - 1} last=${last} onTurn=${turn}>Previous page<//>
+        <span role="status">page ${at + 1} of ${last + 1}</span>
+        <${Turn} to=${at + 1} last=${last} onTurn=${turn}>Next page<//>
+      </div>`}
       <${Table} label="Clusters" rows=${found.slice(at * pageSize, (at + 1) * pageSize)} empty="No clusters." columns=${[
         ['Cluster', (c) => clusterLink(c)],
         ['Namespace', (c) => c.namespace],
@@ -47,12 +61,7 @@ export class Fleet extends Component {
         ['Synced', (c) => html`<${State} text=${c.synced} />`],
         ['Age', (c) => formatAge(c.created)],
         ['Status', (c) => c.message],
-      ]} />
-      ${last > 0 && html`<div class="tools">
-        <button disabled=${at === 0} onClick=${() => this.setState({ page: at - 1 })}>Previous page</button>
-        <span role="status">page ${at + 1} of ${last + 1}</span>
-        <button disabled=${at === last} onClick=${() => this.setState({ page: at + 1 })}>Next page</button>
-      </div>`}`;
+      ]} />`;
   }
 }
 
@@ -175,5 +184,5 @@ export function Plan({ data: [page] }) {
       ${(c.oneWay || []).map((r) => html`<p class="note">One-way: ${r}</p>`)}
     </section>`)}
     <h2>As kubectl holdfast plan prints it</h2>
-    <${Command} text=${page.text} />`;
+    <${Command} label="The plan as text" text=${page.text} />`;
 }

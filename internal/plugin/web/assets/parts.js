@@ -58,4 +58,5 @@ export const Missing = ({ list, title = 'Not shown, since it could not be read' 
         <ul>${list.map((text) => html`<li>${text}</li>`)}</ul></div>`
     : null;
 
-export const Command = ({ text }) => html`<pre tabindex="0" role="region" aria-label="Command"><code>${text}</code></pre>`;
+// Command is a text for the command line, or one that it prints, in a region of its own name.
+export const Command = ({ text, label = `Command: ${text.split('\n')[0]}` }) => html`<pre tabindex="0" role="region" aria-label=${label}><code>${text}</code></pre>`;

@@ -1,6 +1,6 @@
-//go:build browser
-
-package ui
+// Package goldenapi stands in for the API server where a test needs its answers to readers
+// only, from data of the test's own. It refuses whatever writes.
+package goldenapi
 
 import (
 	"encoding/json"
@@ -18,14 +18,14 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// apiServer answers what the pages ask of the API server, with golden data, and records
-// each request.
-type apiServer struct {
+// Server answers readers of the API server, and records each request.
+type Server struct {
+	// Lists of objects by resource. A resource that is in none is forbidden.
+	Lists map[string][]any
+	// Metrics of a member by pod; pods/proxy is forbidden when nil.
+	Metrics map[string]string
+
 	server *httptest.Server
-	// lists of objects by resource. A resource that is in none is forbidden.
-	lists map[string][]any
-	// metrics of a member by pod; pods/proxy is forbidden when nil.
-	metrics map[string]string
 
 	mu       sync.Mutex
 	requests []string
@@ -48,15 +48,16 @@ var apiGroups = map[string]map[string]string{
 	},
 }
 
-func startAPIServer(t testing.TB, a *apiServer) *apiServer {
+// Start has the server listen until the test ends.
+func Start(t testing.TB, a *Server) *Server {
 	t.Helper()
 	a.server = httptest.NewServer(a)
 	t.Cleanup(a.server.Close)
 	return a
 }
 
-// kubeconfig is the path of one that names this server, and the namespace shop.
-func (a *apiServer) kubeconfig(t testing.TB) string {
+// Kubeconfig is the path of one that names this server, and the namespace shop.
+func (a *Server) Kubeconfig(t testing.TB) string {
 	t.Helper()
 	config := clientcmdapi.Config{
 		APIVersion: "v1", Kind: "Config", CurrentContext: "golden",
@@ -75,15 +76,15 @@ func (a *apiServer) kubeconfig(t testing.TB) string {
 	return path
 }
 
-// asked are the requests until now, as METHOD path.
-func (a *apiServer) asked() []string {
+// Requests are those until now, as METHOD path.
+func (a *Server) Requests() []string {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return append([]string(nil), a.requests...)
 }
 
 // ServeHTTP implements http.Handler.
-func (a *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (a *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	a.mu.Lock()
 	a.requests = append(a.requests, r.Method+" "+r.URL.Path)
 	a.mu.Unlock()
@@ -114,16 +115,16 @@ func (a *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // serveObjects answers a list, or the reading of one object or of its metrics.
-func (a *apiServer) serveObjects(w http.ResponseWriter, r *http.Request, version, path string) {
+func (a *Server) serveObjects(w http.ResponseWriter, r *http.Request, version, path string) {
 	var namespace string
 	if rest, is := strings.CutPrefix(path, "namespaces/"); is {
 		namespace, path, _ = strings.Cut(rest, "/")
 	}
 	resource, rest, _ := strings.Cut(path, "/")
 	name, sub, _ := strings.Cut(rest, "/")
-	objects, allowed := a.lists[resource]
+	objects, allowed := a.Lists[resource]
 	pod, _, _ := strings.Cut(name, ":")
-	metrics, known := a.metrics[pod]
+	metrics, known := a.Metrics[pod]
 	switch proxied := strings.HasPrefix(sub, "proxy"); {
 	case r.Method != http.MethodGet, proxied && !known, !proxied && !allowed:
 		forbid(w, resource, name)
