@@ -43,8 +43,6 @@ var etcdRules = []etcdRule{
 	{class: "EtcdDataDiffers", message: "same compact revision then hashes must match"},
 	{class: "EtcdDataDiffers", message: "revision from follower must be less than or equal to leader's"},
 	{class: "EtcdDataDiffers", message: "compact revision from follower must be less than or equal to leader's"},
-	{class: "EtcdAlarmRaised", message: "alarm raised"}, // 3.5
-	{class: "EtcdAlarmRaised", message: "serving /health false due to an alarm"},
 	{class: "EtcdQuorumLost", message: " stepped down to follower since ", part: "quorum is not active"},
 	{class: "EtcdLeaderLost", message: "raft.node: ", part: " lost leader "},
 	{class: "EtcdLeaderElected", message: "raft.node: ", part: " elected leader "},

@@ -1,6 +1,8 @@
 package loginsight
 
-// etcdClasses are what is known of etcd's text log, the worst first.
+// etcdClasses are what is known of etcd's text log, the worst first. EtcdAlarmRaised is
+// none of a line: etcd 3.6 and later raise most alarms without one, so the agent reads them
+// in etcd's status.
 var etcdClasses = []*Class{
 	{Name: "EtcdDataDiffers", Severity: Critical, Meaning: "The data of two members differs.",
 		Remedy: "Keep all volumes, and restore the latest good backup. See the recovery guide."},

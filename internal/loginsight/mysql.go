@@ -1,6 +1,7 @@
 package loginsight
 
 import (
+	"strconv"
 	"strings"
 	"time"
 )
@@ -8,12 +9,14 @@ import (
 // mysqlCodes are the error codes of MySQL's text log, and their classes.
 var mysqlCodes = map[string]string{
 	"MY-011906": "MySQLDataCorrupted",
-	"MY-013183": "MySQLServerCrashed",
 	"MY-012640": "MySQLDiskFull",
+	"MY-000020": "MySQLDiskFull", // a binlog or a temporary file: the server waits
+	"MY-000035": "MySQLDiskFull", // the same, with how often it tries
 	"MY-012639": "MySQLStorageFailed",
 	"MY-012592": "MySQLStorageFailed",
 	"MY-013622": "MySQLStorageFailed",
 	"MY-011495": "MySQLMajorityLost",
+	"MY-011496": "MySQLMajorityLost", // with a limit, as Holdfast sets one
 	"MY-011505": "MySQLMemberExpelled",
 	"MY-011522": "MySQLMemberDiverged",
 	"MY-011526": "MySQLMemberDiverged",
@@ -39,6 +42,12 @@ var mysqlIndex = func() map[string]*Class {
 	return index
 }()
 
+// mysqlCrash is what a server that ends by a signal writes after the time. It has no code. A
+// failed assertion ends so, too.
+const mysqlCrash = "UTC - mysqld got signal "
+
+var mysqlCrashed = mustFind(mysqlClasses, "MySQLServerCrashed")
+
 // ParseMySQL reads an entry of MySQL's text log: time, thread, level, code, subsystem and
 // message. MySQL writes a space for each line feed of a message. Only the code is read.
 func ParseMySQL(line string, now time.Time) (Event, Result) {
@@ -49,6 +58,9 @@ func ParseMySQL(line string, now time.Time) (Event, Result) {
 	when, err := time.Parse(time.RFC3339Nano, at)
 	if err != nil {
 		return Event{}, Unknown
+	}
+	if text, crashed := strings.CutPrefix(rest, mysqlCrash); crashed {
+		return readMySQLCrash(text, when.UTC())
 	}
 	thread, rest, found := strings.Cut(rest, " ")
 	if !found || !isDecimal(thread) {
@@ -69,6 +81,14 @@ func ParseMySQL(line string, now time.Time) (Event, Result) {
 		return Event{}, Unknown
 	}
 	return Event{Class: class, Time: when.UTC()}, Known
+}
+
+func readMySQLCrash(text string, when time.Time) (Event, Result) {
+	number, ended := strings.CutSuffix(strings.TrimSpace(text), " ;")
+	if signal, err := strconv.ParseUint(number, 10, 7); ended && err == nil {
+		return Event{Class: mysqlCrashed, Time: when, Value: float64(signal)}, Known
+	}
+	return Event{}, Unknown
 }
 
 func isDecimal(s string) bool {

@@ -4,7 +4,7 @@ package loginsight
 var mysqlClasses = []*Class{
 	{Name: "MySQLDataCorrupted", Severity: Critical, Meaning: "A page of InnoDB failed its check.",
 		Remedy: "Keep the volume, compare with another member, and restore a backup if all are affected."},
-	{Name: "MySQLServerCrashed", Severity: Critical, Meaning: "The server found an error in itself, and ended.",
+	{Name: "MySQLServerCrashed", Severity: Critical, Unit: Signal, Meaning: "The server found an error in itself, and ended.",
 		Remedy: "Read the text log of the member, and report the crash to the project."},
 	{Name: "MySQLDiskFull", Severity: Critical, Meaning: "A file could not grow for want of disk space.",
 		Remedy: "Raise spec.storage.size, or set spec.storage.autoGrow."},

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"maps"
 	"net"
 	"net/http"
 	"net/url"
@@ -18,6 +20,7 @@ import (
 	dto "github.com/prometheus/client_model/go"
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/holdfast-db/holdfast/internal/agent/metricfamily"
 )
@@ -82,18 +85,50 @@ func (c collector) Collect(into chan<- prometheus.Metric) {
 }
 
 // scrapeEtcd asks etcd for its own metrics. Those of its process and of Go's
-// runtime are left out: under these names the agent reports itself.
+// runtime are left out: under these names the agent reports itself. So is the version that
+// a client says it has.
 func (a *etcdAgent) scrapeEtcd() ([]*dto.MetricFamily, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), scrapeLimit)
 	defer cancel()
 	families, err := a.fetchMetrics(ctx)
+	return dropForeignMetrics(families), err
+}
+
+// dropForeignMetrics leaves out what the agent reports of itself, and what clients name.
+func dropForeignMetrics(families map[string]*dto.MetricFamily) []*dto.MetricFamily {
 	var own []*dto.MetricFamily
 	for name, family := range families {
-		if !strings.HasPrefix(name, "go_") && !strings.HasPrefix(name, "process_") && !strings.HasPrefix(name, "promhttp_") {
+		switch {
+		case strings.HasPrefix(name, "go_"), strings.HasPrefix(name, "process_"), strings.HasPrefix(name, "promhttp_"):
+		case name == clientRequests:
+			own = append(own, sumByType(family))
+		default:
 			own = append(own, family)
 		}
 	}
-	return own, err
+	return own
+}
+
+// clientRequests are counted by the version that each client says it has. That may be any
+// text, and as many as a client likes.
+const clientRequests = "etcd_server_client_requests_total"
+
+// sumByType leaves out what clients say of themselves.
+func sumByType(family *dto.MetricFamily) *dto.MetricFamily {
+	sums := map[string]float64{}
+	for _, m := range family.GetMetric() {
+		for _, l := range m.GetLabel() {
+			if l.GetName() == "type" {
+				sums[l.GetValue()] += m.GetCounter().GetValue()
+			}
+		}
+	}
+	sum := &dto.MetricFamily{Name: family.Name, Help: family.Help, Type: family.Type}
+	for _, kind := range slices.Sorted(maps.Keys(sums)) {
+		label := &dto.LabelPair{Name: proto.String("type"), Value: proto.String(kind)}
+		sum.Metric = append(sum.Metric, &dto.Metric{Label: []*dto.LabelPair{label}, Counter: &dto.Counter{Value: proto.Float64(sums[kind])}})
+	}
+	return sum
 }
 
 // hasLeader says whether etcd's metrics know of a leader.
@@ -126,10 +161,14 @@ func readMetrics(ctx context.Context, url string) (map[string]*dto.MetricFamily,
 	if response.StatusCode != http.StatusOK {
 		return nil, fmt.Errorf("ask etcd for its metrics: %s", response.Status)
 	}
-	parser := expfmt.NewTextParser(model.UTF8Validation)
-	families, err := parser.TextToMetricFamilies(response.Body)
+	families, err := parseMetrics(response.Body)
 	if err != nil {
 		return nil, fmt.Errorf("read etcd's metrics: %w", err)
 	}
 	return families, nil
+}
+
+func parseMetrics(from io.Reader) (map[string]*dto.MetricFamily, error) {
+	parser := expfmt.NewTextParser(model.UTF8Validation)
+	return parser.TextToMetricFamilies(from)
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/holdfast-db/holdfast/internal/agent/clock"
 	"github.com/holdfast-db/holdfast/internal/agentapi"
 	"github.com/holdfast-db/holdfast/internal/agentapi/etcdapi"
+	"github.com/holdfast-db/holdfast/internal/loginsight"
 )
 
 const (
@@ -114,7 +115,7 @@ func (l *etcdRun) reportObservation(s serverObservation) {
 		state, message = agentapi.StateHung, why
 	}
 	message = joinSentences(message, elsewhere, objection)
-	group := groupOf(s, self)
+	group, raised := groupOf(s, self), readGroup(l.Store.Get()).Alarms
 	l.Store.Update(func(st *agentapi.Status) {
 		st.State, st.Message, st.Hold = state, message, ""
 		st.Serving, st.Lag = state == agentapi.StateRunning, 0
@@ -133,7 +134,18 @@ func (l *etcdRun) reportObservation(s serverObservation) {
 			g.DataFill, g.DataUnused = fillPercent(st.DataSize, g.DataLimit), unusedPercent(st.DataSize, g.DataInUse)
 		})
 	})
+	l.noteAlarms(raised, readGroup(l.Store.Get()).Alarms)
 	l.noteServing(state == agentapi.StateRunning)
+}
+
+// noteAlarms notes alarms that were not raised before: etcd writes no line about most of
+// them.
+func (l *etcdRun) noteAlarms(before, now []string) {
+	for _, alarm := range now {
+		if !slices.Contains(before, alarm) {
+			l.Insights.Note(loginsight.Event{Class: loginsight.FindClass("EtcdAlarmRaised"), Time: time.Now().UTC()})
+		}
+	}
 }
 
 // noteServing records whether the member has a vote and serves: what it serves with

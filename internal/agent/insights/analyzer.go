@@ -132,6 +132,9 @@ func (a *Analyzer) readLine(line string, now time.Time) {
 
 // Note takes an event that no line reports.
 func (a *Analyzer) Note(event loginsight.Event) {
+	if a == nil {
+		return
+	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.ring.Add(event)

@@ -21,6 +21,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
+	"github.com/holdfast-db/holdfast/internal/agent/agenttest"
 	"github.com/holdfast-db/holdfast/internal/agentapi"
 	"github.com/holdfast-db/holdfast/internal/loginsight"
 )
@@ -435,7 +436,7 @@ func requireNumbers(t *testing.T, primary *run) {
 	}
 }
 
-// requireNoLiteral reads the answers as the operator does, and at the socket.
+// requireNoLiteral reads the answers as the operator does, and at the socket, and the metrics.
 func requireNoLiteral(t *testing.T, primary, replica *run) {
 	t.Helper()
 	var answer json.RawMessage
@@ -454,15 +455,11 @@ func requireNoLiteral(t *testing.T, primary, replica *run) {
 	if err := json.NewDecoder(response.Body).Decode(&local); err != nil || len(local.Classes) < 30 {
 		t.Errorf("%v: %d classes at the socket", err, len(local.Classes))
 	}
-	status, err := json.Marshal(primary.Store.Get())
-	if err != nil {
-		t.Fatal(err)
+	literals := []string{secretOf, "canary", "41112222"}
+	for _, m := range []*run{primary, replica} {
+		agenttest.RequireNoLiteral(t, m.scrapeMetrics(), m.Insights.Report(), m.Store.Get(), literals...)
 	}
-	for _, text := range []string{string(answer), string(status)} {
-		if strings.Contains(text, secretOf) || strings.Contains(text, "canary") || strings.Contains(text, "41112222") {
-			t.Errorf("a literal is answered: %s", text)
-		}
-	}
+	agenttest.RequireNoLiteral(t, primary.scrapeMetrics(), answer, local, literals...)
 	if len(answer) > 40<<10 {
 		t.Errorf("the answer has %d bytes", len(answer))
 	}

@@ -111,8 +111,8 @@ func EtcdLines(canary string) []string {
 		entry("slow fdatasync", `"took":"`+q+`ms"`),
 		entry(q, `"took":"1s"`), entry("trace["+q+"] range", `"detail":"{range_begin:`+q+`; }"`),
 		entry("raft.node: "+q+" elected leader "+q+" at term 2", `"x":"`+q+`"`),
-		`{"level":"` + q + `","ts":"` + q + `","msg":"alarm raised","alarm":"` + q + `"}`,
-		q, "{" + q, `{"msg":"alarm raised"` + q,
+		`{"level":"` + q + `","ts":"` + q + `","msg":"request stats","alarm":"` + q + `"}`,
+		q, "{" + q, `{"msg":"request stats"` + q,
 	}
 }
 
