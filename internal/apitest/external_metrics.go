@@ -17,13 +17,14 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/holdfast-db/holdfast/internal/pki"
 )
 
 // ExternalMetrics is a server of the external metrics API, which autoscalers ask. A test sets
-// what it answers.
+// what it answers, or where that comes from.
 type ExternalMetrics struct {
 	// Service in Namespace that the API server is to reach it through, at Port.
 	Namespace, Service string
@@ -33,7 +34,12 @@ type ExternalMetrics struct {
 
 	mu     sync.Mutex
 	values map[string]int64
+	source MetricSource
 }
+
+// MetricSource returns the values of a metric of a namespace, whose labels a selector such as
+// holdfast_cluster=orders matches. It may be called at any time.
+type MetricSource func(ctx context.Context, namespace, metric string, selector labels.Selector) ([]int64, error)
 
 const externalMetrics = "external.metrics.k8s.io"
 
@@ -81,6 +87,13 @@ func (m *ExternalMetrics) SetValue(namespace string, value int64) {
 	m.values[namespace] = value
 }
 
+// SetSource has every value come from somewhere else from now on.
+func (m *ExternalMetrics) SetSource(source MetricSource) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.source = source
+}
+
 // ServeHTTP answers discovery, and /apis/external.metrics.k8s.io/v1beta1/namespaces/NAMESPACE/METRIC.
 func (m *ExternalMetrics) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	path := strings.Split(strings.Trim(r.URL.Path, "/"), "/")
@@ -89,7 +102,12 @@ func (m *ExternalMetrics) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case strings.Join(path, "/") == "apis/"+externalMetrics+"/v1beta1":
 		answer = metav1.APIResourceList{TypeMeta: metav1.TypeMeta{Kind: "APIResourceList", APIVersion: "v1"}, GroupVersion: externalMetrics + "/v1beta1", APIResources: []metav1.APIResource{}}
 	case len(path) == 6 && path[3] == "namespaces":
-		answer = map[string]any{"kind": "ExternalMetricValueList", "apiVersion": externalMetrics + "/v1beta1", "metadata": map[string]any{}, "items": m.listValues(path[4], path[5])}
+		items, err := m.listValues(r, path[4], path[5])
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusInternalServerError)
+			return
+		}
+		answer = map[string]any{"kind": "ExternalMetricValueList", "apiVersion": externalMetrics + "/v1beta1", "metadata": map[string]any{}, "items": items}
 	default:
 		http.NotFound(w, r)
 		return
@@ -98,14 +116,29 @@ func (m *ExternalMetrics) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_ = json.NewEncoder(w).Encode(answer)
 }
 
-func (m *ExternalMetrics) listValues(namespace, metric string) []any {
+func (m *ExternalMetrics) listValues(r *http.Request, namespace, metric string) ([]any, error) {
 	m.mu.Lock()
-	defer m.mu.Unlock()
+	source := m.source
 	value, known := m.values[namespace]
-	if !known {
-		return []any{}
+	m.mu.Unlock()
+	var values []int64
+	switch {
+	case source != nil:
+		selector, err := labels.Parse(r.URL.Query().Get("labelSelector"))
+		if err != nil {
+			return nil, err
+		}
+		if values, err = source(r.Context(), namespace, metric, selector); err != nil {
+			return nil, err
+		}
+	case known:
+		values = []int64{value}
 	}
-	return []any{map[string]any{"metricName": metric, "metricLabels": map[string]string{}, "timestamp": metav1.Now(), "value": strconv.FormatInt(value, 10)}}
+	items := []any{}
+	for _, v := range values {
+		items = append(items, map[string]any{"metricName": metric, "metricLabels": map[string]string{}, "timestamp": metav1.Now(), "value": strconv.FormatInt(v, 10)})
+	}
+	return items, nil
 }
 
 // RegisterAPI has the API server pass the external metrics API on, and waits until it does. A

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"net"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -18,7 +17,6 @@ import (
 
 	"github.com/prometheus/common/model"
 	corev1 "k8s.io/api/core/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
 	"github.com/holdfast-db/holdfast/test/dashboards"
@@ -77,55 +75,12 @@ func newFleet(t *testing.T) *fleet {
 
 func (f *fleet) clusters() []*subject { return []*subject{f.postgres, f.mysql, f.etcd} }
 
-// observe starts the Prometheus, and has it follow the pods as a PodMonitor does.
+// observe starts the Prometheus, with Holdfast's own alerts.
 func (f *fleet) observe() {
 	f.t.Helper()
-	out, err := exec.CommandContext(f.t.Context(), filepath.Join(state, "bin", "cluster"), "programs", "prometheus").Output()
-	must(f.t, err, "find Prometheus")
 	rules, err := prometheus.ReadRules("../../config/prometheus/rules.yaml", divideFor)
 	must(f.t, err, "read the alerts")
-	f.server = prometheus.Start(f.t, prometheus.Options{Programs: strings.TrimSpace(string(out)), Interval: scrapeInterval, Rules: rules})
-	ctx, stop := context.WithCancel(f.t.Context())
-	ended := make(chan struct{})
-	f.t.Cleanup(func() { stop(); <-ended })
-	go func() {
-		defer close(ended)
-		for ctx.Err() == nil {
-			if targets, err := f.listTargets(ctx); err == nil {
-				if err := f.server.SetTargets(targets); err != nil {
-					f.t.Errorf("set the targets: %v", err)
-				}
-			}
-			select {
-			case <-ctx.Done():
-			case <-time.After(pollInterval):
-			}
-		}
-	}()
-}
-
-// listTargets are the pods of the members and of the operator, with the labels that the
-// PodMonitors of config/prometheus give them.
-func (f *fleet) listTargets(ctx context.Context) ([]prometheus.Target, error) {
-	var pods corev1.PodList
-	err := env.client.List(ctx, &pods, client.InNamespace(f.namespace),
-		client.MatchingLabels{"app.kubernetes.io/managed-by": "holdfast", "app.kubernetes.io/component": "database"})
-	operators, errOperators := installed.listPods(ctx)
-	if err := errors.Join(err, errOperators); err != nil {
-		return nil, err
-	}
-	var targets []prometheus.Target
-	for _, pod := range slices.Concat(pods.Items, operators) {
-		if pod.Status.PodIP == "" {
-			continue
-		}
-		labels := map[string]string{"namespace": pod.Namespace, "pod": pod.Name}
-		if cluster := pod.Labels[v1alpha1.LabelCluster]; cluster != "" {
-			labels["holdfast_cluster"] = cluster
-		}
-		targets = append(targets, prometheus.Target{Address: net.JoinHostPort(pod.Status.PodIP, operatorPort), Labels: labels})
-	}
-	return targets, nil
+	f.server = startPrometheus(f.t, f.namespace, scrapeInterval, rules)
 }
 
 // testPanels writes, backs up, has a backup restored on trial and an owned object changed,
@@ -187,7 +142,7 @@ func (f *fleet) recordScrapes(t *testing.T) {
 	if folder == "" {
 		return
 	}
-	targets, err := f.listTargets(t.Context())
+	targets, err := listTargets(t.Context(), f.namespace)
 	must(t, err, "list the targets")
 	for _, target := range targets {
 		name := target.Labels["pod"]
