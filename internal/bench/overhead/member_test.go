@@ -13,6 +13,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 	"syscall"
@@ -238,17 +239,66 @@ func (m *member) setParameters(parameters map[string]string, name, value string)
 	})
 }
 
-// usedCPU is how long a process has used a processor.
-func usedCPU(pid int) time.Duration {
-	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+// processTimes are a process's parent, and how long it has used a processor, and those of its
+// children that have ended.
+type processTimes struct {
+	parent         int
+	own, itsReaped time.Duration
+}
+
+func readTimes(pid string) (p processTimes) {
+	data, err := os.ReadFile("/proc/" + pid + "/stat")
 	if err != nil {
-		return 0
+		return p // it has ended
 	}
 	fields := strings.Fields(string(data[bytes.LastIndexByte(data, ')')+1:]))
-	var ticks int64
-	for _, field := range fields[11:13] { // utime and stime
-		n, _ := strconv.ParseInt(field, 10, 64)
-		ticks += n
+	number := func(i int) int {
+		n, _ := strconv.Atoi(fields[i])
+		return n
 	}
-	return time.Duration(ticks) * (time.Second / 100)
+	const tick = time.Second / 100
+	p.parent = number(1)
+	p.own = time.Duration(number(11)+number(12)) * tick
+	p.itsReaped = time.Duration(number(13)+number(14)) * tick
+	return p
+}
+
+// usedCPU is how long a process has used a processor.
+func usedCPU(pid int) time.Duration { return readTimes(strconv.Itoa(pid)).own }
+
+// usedByServer is how long a server has used one: its first process, and its children, of
+// which a session's ends with the session. It is read again where one ended meanwhile, which
+// would count neither as a child nor as one that has ended.
+func usedByServer(postmaster string) time.Duration {
+	for {
+		before := readTimes(postmaster)
+		used := before.own + before.itsReaped
+		stats, _ := filepath.Glob("/proc/[0-9]*/stat")
+		for _, path := range stats {
+			if p := readTimes(filepath.Base(filepath.Dir(path))); strconv.Itoa(p.parent) == postmaster {
+				used += p.own
+			}
+		}
+		if readTimes(postmaster).itsReaped == before.itsReaped {
+			return used
+		}
+	}
+}
+
+// agentSession is how a session of the agent calls its process: that of a superuser.
+var agentSession = regexp.MustCompile(`^postgres: \S+: postgres \S+ \[local\]`)
+
+// usedBySessions is how long the agent's sessions have used a processor in its server. One that
+// has ended does not count.
+func usedBySessions(postmaster string) (used time.Duration) {
+	lines, _ := filepath.Glob("/proc/[0-9]*/cmdline")
+	for _, path := range lines {
+		if line, err := os.ReadFile(path); err != nil || !agentSession.Match(line) {
+			continue
+		}
+		if p := readTimes(filepath.Base(filepath.Dir(path))); strconv.Itoa(p.parent) == postmaster {
+			used += p.own
+		}
+	}
+	return used
 }

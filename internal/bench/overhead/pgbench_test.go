@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -67,8 +68,8 @@ func TestBenchThroughput(t *testing.T) {
 		t.Fatalf("%v %s", err, out)
 	}
 	m.start()
-	fmt.Println("\n| load | compared with | pairs | tps with | tps without | with / without | 95 % | log lines a second | not read | agent's share of a core, with | without |")
-	fmt.Println("|---|---|---|---|---|---|---|---|---|---|---|")
+	fmt.Println("\n| load | compared with | pairs | tps with | tps without | with / without | CPU of a transaction, with / without | log lines a second | not read | agent's share of a core, with | without | its sessions' share, with | without |")
+	fmt.Println("|---|---|---|---|---|---|---|---|---|---|---|---|---|")
 	for _, c := range []comparison{
 		{name: "Usual", load: "usual", without: "a server without an agent, its log a file", port: alonePort, seconds: 9},
 		{name: "StatementsLogged", load: "every statement logged", without: "a server without an agent, its log a file", port: alonePort, seconds: 9, parameters: statementsLogged},
@@ -110,9 +111,14 @@ func pairsWanted(t *testing.T) int {
 // result is what the runs of a comparison did.
 type result struct {
 	with, without, ratios []float64
-	withCPU, withoutCPU   time.Duration
-	withTime, withoutTime time.Duration
-	lines, dropped        int64
+	// of the agent, and of its sessions in its server
+	withCPU, withoutCPU           time.Duration
+	withSessions, withoutSessions time.Duration
+	withTime, withoutTime         time.Duration
+	lines, dropped                int64
+	// cpuRatios are those of the processors' time that a transaction takes, of the server,
+	// the agent and pgbench: where they have nothing else to do, it is what limits them.
+	cpuRatios []float64
 }
 
 func (m *member) compare(c comparison) {
@@ -133,11 +139,17 @@ func (m *member) compare(c comparison) {
 	if c.parameters != nil && r.lines == 0 {
 		m.t.Error("the agent has read no line")
 	}
-	low, high := stats.BootstrapMedian(r.ratios, 0.95)
-	fmt.Printf("| %s | %s | %d | %.0f | %.0f | %.3f | %.3f to %.3f | %.0f | %d | %.1f %% | %.1f %% |\n", c.load, c.without, len(r.ratios),
-		stats.Median(r.with), stats.Median(r.without), stats.Median(r.ratios), low, high,
+	fmt.Printf("| %s | %s | %d | %.0f | %.0f | %s | %s | %.0f | %d | %.1f %% | %.1f %% | %.1f %% | %.1f %% |\n", c.load, c.without, len(r.ratios),
+		stats.Median(r.with), stats.Median(r.without), formatRatio(r.ratios), formatRatio(r.cpuRatios),
 		float64(r.lines)/r.withTime.Seconds(), r.dropped,
-		100*r.withCPU.Seconds()/r.withTime.Seconds(), 100*r.withoutCPU.Seconds()/r.withoutTime.Seconds())
+		100*r.withCPU.Seconds()/r.withTime.Seconds(), 100*r.withoutCPU.Seconds()/r.withoutTime.Seconds(),
+		100*r.withSessions.Seconds()/r.withTime.Seconds(), 100*r.withoutSessions.Seconds()/r.withoutTime.Seconds())
+}
+
+// formatRatio is the median of ratios, and the interval that it is in with a confidence of 95 %.
+func formatRatio(ratios []float64) string {
+	low, high := stats.BootstrapMedian(ratios, 0.95)
+	return fmt.Sprintf("%.3f (%.3f to %.3f)", stats.Median(slices.Clone(ratios)), low, high)
 }
 
 // runPairs has the agent measure the database while a run with it lasts, and never while one
@@ -152,7 +164,7 @@ func (m *member) runPairs(c comparison) result {
 	begin = begin.Add(-beforeTick)
 	before := m.readInsights()
 	for minute := 0; len(r.ratios) < pairsWanted(m.t); minute++ {
-		var last float64
+		var last load
 		for i, on := range minutes[minute%2] {
 			if c.turn != nil {
 				c.turn(on)
@@ -161,19 +173,19 @@ func (m *member) runPairs(c comparison) result {
 				fmt.Fprintf(os.Stderr, "run %d of minute %d begins %s late\n", i, minute, late.Round(time.Millisecond))
 			}
 			time.Sleep(time.Until(begin.Add(time.Duration(i) * slot)))
-			tps := m.runOnce(c, on, &r)
-			switch {
-			case i%2 == 0:
-				last = tps
-			case on:
-				r.ratios = append(r.ratios, tps/last)
-			default:
-				r.ratios = append(r.ratios, last/tps)
+			this := m.runOnce(c, on, &r)
+			with, without := this, last
+			if !on {
+				with, without = last, this
+			}
+			if last = this; i%2 == 1 {
+				r.ratios = append(r.ratios, with.rate/without.rate)
+				r.cpuRatios = append(r.cpuRatios, with.cpu/without.cpu)
 			}
 			_ = os.Truncate(m.log, 0)
 			_ = os.Truncate(tree("srv", "alone.log"), 0)
 		}
-		fmt.Fprintf(os.Stderr, "%s: after minute %d %.3f\n", c.load, minute+1, r.ratios)
+		fmt.Fprintf(os.Stderr, "%s: after minute %d throughput %.3f, CPU %.3f\n", c.load, minute+1, r.ratios, r.cpuRatios)
 		begin = begin.Add(time.Minute)
 	}
 	if c.turn != nil {
@@ -187,10 +199,13 @@ func (m *member) runPairs(c comparison) result {
 	return r
 }
 
+// load is what pgbench did: transactions a second, and the processors' seconds of each.
+type load struct{ rate, cpu float64 }
+
 // runOnce is one run. A scrape stands in the middle of one with the agent at work.
-func (m *member) runOnce(c comparison, on bool, r *result) float64 {
+func (m *member) runOnce(c comparison, on bool, r *result) load {
 	m.t.Helper()
-	port, scraped := c.port, make(chan struct{})
+	port, data, scraped := c.port, tree(agentapi.DataDir, "pgdata"), make(chan struct{})
 	if on {
 		port = serverPort
 		time.AfterFunc(time.Duration(c.seconds)*time.Second/2, func() {
@@ -200,33 +215,46 @@ func (m *member) runOnce(c comparison, on bool, r *result) float64 {
 	} else {
 		close(scraped)
 	}
-	began, used := time.Now(), usedCPU(m.cmd.Process.Pid)
-	tps := m.runLoad(port, c.seconds)
-	used = usedCPU(m.cmd.Process.Pid) - used
-	<-scraped
-	if on {
-		r.with, r.withCPU, r.withTime = append(r.with, tps), r.withCPU+used, r.withTime+time.Since(began)
-	} else {
-		r.without, r.withoutCPU, r.withoutTime = append(r.without, tps), r.withoutCPU+used, r.withoutTime+time.Since(began)
+	if port == alonePort {
+		data = tree("srv", "alone")
 	}
-	return tps
+	postmaster, _, _ := strings.Cut(readFile(m.t, filepath.Join(data, "postmaster.pid")), "\n")
+	began, server, agent := time.Now(), usedByServer(postmaster), usedCPU(m.cmd.Process.Pid)
+	own, _, _ := strings.Cut(readFile(m.t, tree(agentapi.DataDir, "pgdata", "postmaster.pid")), "\n")
+	sessions := usedBySessions(own)
+	done := m.runLoad(port, c.seconds)
+	<-scraped
+	sessions = usedBySessions(own) - sessions
+	server, agent = usedByServer(postmaster)-server, usedCPU(m.cmd.Process.Pid)-agent
+	if on {
+		r.with, r.withCPU, r.withTime = append(r.with, done.rate), r.withCPU+agent, r.withTime+time.Since(began)
+		r.withSessions += sessions
+	} else {
+		r.without, r.withoutCPU, r.withoutTime = append(r.without, done.rate), r.withoutCPU+agent, r.withoutTime+time.Since(began)
+		r.withoutSessions += sessions
+	}
+	if on || port == serverPort { // a server alone has no agent
+		server += agent
+	}
+	done.cpu += server.Seconds() / (done.rate * float64(c.seconds))
+	return done
 }
 
 var transactions = regexp.MustCompile(`(?m)^tps = ([\d.]+) `)
 
 // runLoad has pgbench's clients run its standard transactions, over TLS as applications do.
-func (m *member) runLoad(port, seconds int) float64 {
+func (m *member) runLoad(port, seconds int) load {
 	m.t.Helper()
-	out := m.pgbench(port, "--no-vacuum", "--client="+strconv.Itoa(clients), "--time="+strconv.Itoa(seconds))
+	out, used := m.pgbench(port, "--no-vacuum", "--client="+strconv.Itoa(clients), "--time="+strconv.Itoa(seconds))
 	found := transactions.FindStringSubmatch(out)
 	if found == nil {
 		m.t.Fatalf("pgbench says no rate: %s", out)
 	}
 	rate, _ := strconv.ParseFloat(found[1], 64)
-	return rate
+	return load{rate: rate, cpu: used.Seconds() / (rate * float64(seconds))}
 }
 
-func (m *member) pgbench(port int, args ...string) string {
+func (m *member) pgbench(port int, args ...string) (printed string, used time.Duration) {
 	m.t.Helper()
 	cmd := command(filepath.Join(os.Getenv("HOLDFAST_TREE_PATH"), "pgbench"), args...)
 	cmd.Env = append(cmd.Env, "PGHOST=localhost", "PGPORT="+strconv.Itoa(port), "PGUSER=app", "PGDATABASE=app", "PGPASSWORD="+appPassword, "PGSSLMODE=require")
@@ -234,7 +262,7 @@ func (m *member) pgbench(port int, args ...string) string {
 	if err != nil {
 		m.t.Fatalf("pgbench: %v\n%s", err, out)
 	}
-	return string(out)
+	return string(out), cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()
 }
 
 // fill makes pgbench's tables, once the primary has their database.
@@ -263,7 +291,7 @@ func readSetting(port int, name string) (value string, err error) {
 // writes its log into a file: nothing is cheaper.
 func (m *member) startAlone() (stop func()) {
 	m.t.Helper()
-	pid, _, _ := strings.Cut(m.read(agentapi.DataDir, "pgdata", "postmaster.pid"), "\n")
+	pid, _, _ := strings.Cut(readFile(m.t, tree(agentapi.DataDir, "pgdata", "postmaster.pid")), "\n")
 	line, err := os.ReadFile("/proc/" + pid + "/cmdline")
 	if err != nil {
 		m.t.Fatal(err)
@@ -274,7 +302,7 @@ func (m *member) startAlone() (stop func()) {
 		m.t.Fatalf("%v %s", err, out)
 	}
 	settings := tree("srv", "run", "postgresql.conf")
-	if err := os.WriteFile(settings, []byte(move(m.read(agentapi.RunDir, "postgresql.conf"))), 0o644); err != nil { //nolint:gosec // read by the server
+	if err := os.WriteFile(settings, []byte(move(readFile(m.t, tree(agentapi.RunDir, "postgresql.conf")))), 0o644); err != nil { //nolint:gosec // read by the server
 		m.t.Fatal(err)
 	}
 	log, err := os.OpenFile(tree("srv", "alone.log"), os.O_CREATE|os.O_TRUNC|os.O_APPEND|os.O_WRONLY, 0o644) //nolint:gosec // read when it fails
@@ -297,11 +325,11 @@ func (m *member) startAlone() (stop func()) {
 	}
 }
 
-func (m *member) read(path ...string) string {
-	m.t.Helper()
-	data, err := os.ReadFile(tree(path...))
+func readFile(t *testing.T, path string) string {
+	t.Helper()
+	data, err := os.ReadFile(path)
 	if err != nil {
-		m.t.Fatal(err)
+		t.Fatal(err)
 	}
 	return string(data)
 }
