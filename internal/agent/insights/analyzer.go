@@ -19,10 +19,6 @@ const (
 	waitingLines = 1024
 	// defaultLongest is how much of a line is read where an engine needs no more.
 	defaultLongest = 1 << 10
-	// gatherTime is how long lines gather before they are read together: to wake the reader
-	// for each costs ten times as much as reading it. What waits has room for as many lines as
-	// can be passed on meanwhile.
-	gatherTime = time.Millisecond
 	// publishInterval is the least time between two revisions. What is found within
 	// settleTime is published together, and checkInterval is how often that is checked.
 	publishInterval = 10 * time.Minute
@@ -110,24 +106,10 @@ func (a *Analyzer) Follow(ctx context.Context, publish func(revision string)) {
 			return
 		case line := <-a.lines:
 			a.readLine(line, time.Now().UTC())
-			a.readWaiting()
-			time.Sleep(gatherTime)
 		case now := <-ticker.C:
 			if revision, due := a.nextRevision(now); due {
 				publish(revision)
 			}
-		}
-	}
-}
-
-// readWaiting reads the lines that wait.
-func (a *Analyzer) readWaiting() {
-	for {
-		select {
-		case line := <-a.lines:
-			a.readLine(line, time.Now().UTC())
-		default:
-			return
 		}
 	}
 }

@@ -26,6 +26,18 @@ func newPostgres() *Analyzer {
 	return NewAnalyzer(TextLog{Parse: loginsight.ParsePostgres, IsContinued: loginsight.IsPostgresContinuation}, "orders-0", "uid-0")
 }
 
+// readAll reads the lines that wait.
+func (a *Analyzer) readAll() {
+	for {
+		select {
+		case line := <-a.lines:
+			a.readLine(line, time.Now().UTC())
+		default:
+			return
+		}
+	}
+}
+
 // Hear returns at once although no line is read, and what does not fit is counted.
 func TestTheDatabaseIsNeverBlocked(t *testing.T) {
 	a := newPostgres()
@@ -35,36 +47,13 @@ func TestTheDatabaseIsNeverBlocked(t *testing.T) {
 	if got := a.Report().Dropped; got != 500 {
 		t.Errorf("%d lines are dropped", got)
 	}
-	a.readWaiting()
+	a.readAll()
 	if got := a.Report(); got.Lines != waitingLines || len(got.Classes) != 1 || got.Classes[0].Count != waitingLines {
 		t.Errorf("%+v", got)
 	}
 	var none *Analyzer // of a host that reads no text log
 	none.Hear(deadlock)
 	none.SetUnread("for a reason")
-}
-
-// Lines that come while others are gathered are read with them, and none is dropped at half a
-// million a second: passing lines on takes longer.
-func TestLinesGather(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		a := newPostgres()
-		ctx, stop := context.WithCancel(t.Context())
-		go a.Follow(ctx, func(string) {})
-		for range 100 {
-			for range waitingLines / 2 {
-				a.Hear(deadlock)
-			}
-			time.Sleep(gatherTime)
-		}
-		time.Sleep(gatherTime)
-		synctest.Wait()
-		if got := a.Report(); got.Lines != 100*waitingLines/2 || got.Dropped != 0 {
-			t.Errorf("%d lines are read, %d dropped", got.Lines, got.Dropped)
-		}
-		stop()
-		time.Sleep(gatherTime)
-	})
 }
 
 // Further lines of a message take no place of others, and long lines no memory.
@@ -83,7 +72,7 @@ func TestUnreadLines(t *testing.T) {
 	a := newPostgres()
 	a.SetUnread("spec.parameters.log_line_prefix is declared")
 	a.Hear(deadlock)
-	a.readWaiting()
+	a.readAll()
 	if got := a.Report(); got.Lines != 0 || got.Unread == "" {
 		t.Errorf("%+v", got)
 	}
@@ -91,7 +80,7 @@ func TestUnreadLines(t *testing.T) {
 	a.Hear(deadlock)
 	a.Hear("no entry")
 	a.Hear(strings.Replace(deadlock, "ERROR", "DETAIL", 1))
-	a.readWaiting()
+	a.readAll()
 	if got := a.Report(); got.Lines != 3 || got.Unclassified != 1 || got.Unread != "" || got.Pod != "orders-0" || got.PodUID != "uid-0" {
 		t.Errorf("%+v", got)
 	}
@@ -133,7 +122,7 @@ func TestRevisionsArePublishedSeldom(t *testing.T) {
 func TestTimesAreNotOfTheFuture(t *testing.T) {
 	a := newPostgres()
 	a.Hear(strings.Replace(deadlock, "2026", "2126", 1))
-	a.readWaiting()
+	a.readAll()
 	if got := a.Report().Classes[0].Last; got.After(time.Now()) {
 		t.Errorf("seen at %s", got)
 	}
@@ -151,7 +140,7 @@ func TestTheAnswerHasNoCanary(t *testing.T) {
 					a.Hear(line)
 				}
 			}
-			a.readWaiting()
+			a.readAll()
 		}
 		w := httptest.NewRecorder()
 		a.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, agentapi.InsightsPath, nil))
@@ -180,7 +169,7 @@ func TestSocket(t *testing.T) {
 	}
 	a := newPostgres()
 	a.Hear(deadlock)
-	a.readWaiting()
+	a.readAll()
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- a.ServeSocket(ctx, path) }()
@@ -247,7 +236,7 @@ func BenchmarkHear(b *testing.B) {
 	for b.Loop() {
 		a.Hear(lines[n%len(lines)])
 		if n++; n%waitingLines == 0 {
-			a.readWaiting()
+			a.readAll()
 		}
 	}
 	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "lines/s")
