@@ -233,10 +233,15 @@ versions-test: $(CLUSTER) ## run VERSION_TESTS on each supported minor version o
 chaos: cluster deploy ## random faults under load for CHAOS=30m, those of SEED=number again
 	@FOCUS='$(if $(filter .,$(FOCUS)),^TestChaos$$,$(FOCUS))' STATE=$(STATE) GOTESTSUM='$(TOOL) gotestsum' CHAOS=$(CHAOS) SEED=$(SEED) test/run-e2e.sh -tags 'e2e soak' -timeout 24h
 
-bench: cluster deploy etcd-images mysql-images ## measure and print tables (about 80 minutes)
+bench: cluster deploy etcd-images mysql-images ## measure and print tables (about two hours)
 	$(call say,benchmarks)
 	@KUBEBUILDER_ASSETS=$$($(CLUSTER) assets) TAGS="$(TAGS)" go test -tags bench -count=1 -timeout 6h -run '^TestBench' -v ./internal/bench/
 	@cd test && go test -tags 'e2e soak bench' -count=1 -timeout 3h -run '^TestBench' -v ./e2e/...
+	@$(MAKE) --no-print-directory bench-agent
+
+bench-agent: $(CLUSTER) ## measure what the agent costs PostgreSQL, and its memory with each database (about 40 minutes; needs root); FOCUS=regexp for some
+	$(call say,what the agent costs)
+	@KUBEBUILDER_ASSETS=$$($(CLUSTER) assets) TAGS="$(TAGS)" test/run-overhead-bench.sh "$$($(CLUSTER) postgres 17)" '$(if $(filter .,$(FOCUS)),^TestBench,$(FOCUS))' "$$($(CLUSTER) mysql $(MYSQL_VERSION))" "$$($(CLUSTER) etcd 3.6)"
 
 # Tests without the local cluster run beside the builds that it needs: those
 # download, unpack and link on one core for much of their time, and give way to
@@ -272,4 +277,4 @@ recording: ## docs/images/drift.svg, from a drift in the cluster that make demo 
 
 bin/cluster: $(CLUSTER)
 
-.PHONY: recording site site-test ui-test ui-vendor alerts-test notifications-test olm-test dashboards-test help build plugin generate check-generated shape lint unit api-test etcd-test postgres-test import-test mysql-test argocd-test cluster cluster-down flux etcd-images mysql-images s3-image deploy image stamp release release-test undeploy e2e soak versions-test chaos bench test checks program-test builds demo
+.PHONY: recording site site-test ui-test ui-vendor alerts-test notifications-test olm-test dashboards-test help build plugin generate check-generated shape lint unit api-test etcd-test postgres-test import-test mysql-test argocd-test cluster cluster-down flux etcd-images mysql-images s3-image deploy image stamp release release-test undeploy e2e soak versions-test chaos bench bench-agent test checks program-test builds demo
