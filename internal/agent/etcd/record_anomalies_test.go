@@ -20,7 +20,7 @@ import (
 // keysOfLoad is how many keys the load reads and writes.
 const keysOfLoad = 3000
 
-var valueOfLoad = strings.Repeat("v", 250)
+var valueOfLoad = strings.Repeat("v", 2000)
 
 func keyOfLoad(n int) string { return fmt.Sprintf("/registry/%05d", n) }
 
@@ -34,7 +34,7 @@ func TestRecordAnomalies(t *testing.T) {
 		put(t, clients[0], keyOfLoad(n), valueOfLoad)
 	}
 	// Components of a control plane watch what they are about.
-	for i := range 12 {
+	for i := range 60 {
 		go watchKeys(t.Context(), clients[i%len(clients)], keyOfLoad(i))
 	}
 	version, err := clients[0].Status(w.context(), "https://"+local127(w.ports[0].client))
@@ -64,9 +64,9 @@ func loadKeys(clients []*clientv3.Client) *recording.Load {
 		}
 	}
 	return &recording.Load{
-		PerSecond: 40,
+		PerSecond: 80,
 		Requests: []recording.Request{
-			{Weight: 60, Do: request(func(ctx context.Context, c *clientv3.Client, key string) error {
+			{Weight: 55, Do: request(func(ctx context.Context, c *clientv3.Client, key string) error {
 				_, err := c.Get(ctx, key)
 				return err
 			})},
@@ -75,10 +75,10 @@ func loadKeys(clients []*clientv3.Client) *recording.Load {
 				return err
 			})},
 			{Weight: 30, Do: request(func(ctx context.Context, c *clientv3.Client, key string) error {
-				_, err := c.Put(ctx, key, valueOfLoad[:50+rand.IntN(200)])
+				_, err := c.Put(ctx, key, valueOfLoad[:200+rand.IntN(1800)])
 				return err
 			})},
-			{Weight: 2, Do: request(func(ctx context.Context, c *clientv3.Client, key string) error {
+			{Weight: 7, Do: request(func(ctx context.Context, c *clientv3.Client, key string) error {
 				_, err := c.Delete(ctx, key)
 				return err
 			})},
@@ -117,11 +117,11 @@ func listFaults(w *world) []recording.Fault {
 			<-ctx.Done()
 			return nil
 		}},
-		{Cause: recording.Cause{Name: "scans", What: "two clients read all keys, four times a second each", Signals: []string{"sent_bytes"}}, Run: together(2, 4, func(ctx context.Context) error {
+		{Cause: recording.Cause{Name: "scans", What: "two clients read all keys, once a second each", Signals: []string{"sent_bytes"}}, Run: together(2, 1, func(ctx context.Context) error {
 			_, err := c.Get(ctx, "/registry/", clientv3.WithPrefix())
 			return err
 		})},
-		{Cause: recording.Cause{Name: "deletes", What: "two clients write and delete keys, 15 times a second each", Signals: []string{"deletes", "puts"}}, Run: together(2, 15, func(ctx context.Context) error {
+		{Cause: recording.Cause{Name: "deletes", What: "two clients write and delete keys, twelve times a second each", Signals: []string{"deletes", "puts"}}, Run: together(2, 12, func(ctx context.Context) error {
 			key := fmt.Sprintf("/lost/%d", rand.IntN(1000))
 			if _, err := c.Put(ctx, key, "x"); err != nil {
 				return err

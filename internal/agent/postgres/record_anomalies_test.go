@@ -19,7 +19,7 @@ import (
 )
 
 // rowsOfAccounts is how many rows the load reads and changes.
-const rowsOfAccounts = 60_000
+const rowsOfAccounts = 120_000
 
 // clientsOfApp are sessions of the application on a recorded server.
 type clientsOfApp struct {
@@ -78,17 +78,19 @@ func (c *clientsOfApp) load() *recording.Load {
 		}
 	}
 	return &recording.Load{
-		PerSecond: 40,
+		PerSecond: 80,
 		Requests: []recording.Request{
 			{Weight: 55, Do: request(func(id int) string { return fmt.Sprintf("select n from accounts where id = %d", id) })},
 			{Weight: 12, Do: request(func(id int) string {
-				return fmt.Sprintf("select sum(n) from accounts where id between %d and %d", id, id+200)
+				return fmt.Sprintf("select sum(n) from accounts where id between %d and %d", id, id+2000)
 			})},
-			{Weight: 18, Do: request(func(id int) string { return fmt.Sprintf("update accounts set n = n + 1 where id = %d", id) })},
+			{Weight: 18, Do: request(func(id int) string {
+				return fmt.Sprintf("update accounts set n = n + 1 where id between %d and %d", id, id+9)
+			})},
 			{Weight: 14, Do: request(func(id int) string {
 				return fmt.Sprintf("insert into ledger (account, pad) values (%d, repeat('x', 200))", id)
 			})},
-			{Weight: 0.4, Do: request(func(id int) string { return fmt.Sprintf("insert into accounts values (%d, 0, '')", id) })}, // fails
+			{Weight: 2, Do: request(func(id int) string { return fmt.Sprintf("insert into accounts values (%d, 0, '')", id) })}, // fails
 			{Weight: 0.4, Do: request(func(int) string { return "delete from ledger where n < (select max(n) - 20000 from ledger)" })},
 		},
 		Job: c.do(recording.Workers, "select count(*), sum(n) from accounts"),
@@ -99,11 +101,11 @@ func (c *clientsOfApp) load() *recording.Load {
 func (c *clientsOfApp) faults() []recording.Fault {
 	return []recording.Fault{
 		{Cause: recording.Cause{Name: "forgotten_transaction", What: "a session locks a row, and idles in its transaction while 16 others wait for the row", Signals: []string{"lock_waits", "active_sessions", "oldest_transaction"}}, Run: c.forgetTransaction},
-		{Cause: recording.Cause{Name: "scans", What: "three clients read a table of 60,000 rows whole, four times a second each", Signals: []string{"rows_read", "blocks_read"}}, Run: c.each(3, 4, "select count(pad) from accounts")},
+		{Cause: recording.Cause{Name: "scans", What: "two clients read a table of 120,000 rows whole, twice a second each", Signals: []string{"rows_read", "blocks_read"}}, Run: c.each(2, 2, "select count(pad) from accounts")},
 		{Cause: recording.Cause{Name: "connections", What: "70 sessions connect, and idle", Signals: []string{"sessions"}}, Run: c.connectMany},
-		{Cause: recording.Cause{Name: "spills", What: "two clients sort more than their memory once a second", Signals: []string{"temporary_bytes"}}, Run: c.each(2, 1, "set work_mem = '64kB'; select count(*) from (select pad from accounts order by pad, n offset 1) s")},
-		{Cause: recording.Cause{Name: "failures", What: "two clients send 15 statements a second each that fail", Signals: []string{"rollbacks"}}, Run: c.eachFails(2, 15, "insert into hot values (1, 0)")},
-		{Cause: recording.Cause{Name: "bulk_load", What: "a client inserts 2,500 rows four times a second", Signals: []string{"rows_written", "log_bytes"}}, Run: c.each(1, 4, "insert into ledger (account, pad) select g, repeat('y', 100) from generate_series(1, 2500) g")},
+		{Cause: recording.Cause{Name: "spills", What: "two clients sort more than their memory once a second", Signals: []string{"temporary_bytes"}}, Run: c.each(2, 1, "set work_mem = '64kB'; select count(*) from (select pad from accounts where id <= 20000 order by pad, n offset 1) s")},
+		{Cause: recording.Cause{Name: "failures", What: "two clients send six statements a second each that fail", Signals: []string{"rollbacks"}}, Run: c.eachFails(2, 6, "insert into hot values (1, 0)")},
+		{Cause: recording.Cause{Name: "bulk_load", What: "a client inserts 500 rows four times a second", Signals: []string{"rows_written", "log_bytes"}}, Run: c.each(1, 4, "insert into ledger (account, pad) select g, repeat('y', 100) from generate_series(1, 500) g")},
 		{Cause: recording.Cause{Name: "clients_away", What: "the load stops", Signals: []string{"commits", "rows_read", "rows_written", "log_bytes"}}},
 	}
 }

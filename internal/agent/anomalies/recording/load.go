@@ -10,10 +10,10 @@ import (
 )
 
 const (
-	// tick is how often requests arrive, and workers how many run at once. Those that find
-	// all of them busy wait in a queue.
-	tick    = 50 * time.Millisecond
-	queue   = 400
+	// tick is how often requests arrive. Those that find all workers busy wait in a queue.
+	tick  = 50 * time.Millisecond
+	queue = 400
+	// Workers is how many requests run at once.
 	Workers = 8
 	// jobEvery is how often the job runs, for jobLength.
 	jobEvery, jobLength = 100 * time.Second, 8 * time.Second
@@ -128,7 +128,7 @@ func (l *Load) pick() Request {
 	return l.Requests[0]
 }
 
-// runJobs runs the job now and then, four times a second.
+// runJobs runs the job now and then, twice a second.
 func (l *Load) runJobs(ctx context.Context) {
 	for {
 		if sleep(ctx, jobEvery) {
@@ -140,7 +140,7 @@ func (l *Load) runJobs(ctx context.Context) {
 					l.failed.Add(1)
 				}
 			}
-			if sleep(ctx, 250*time.Millisecond) {
+			if sleep(ctx, 500*time.Millisecond) {
 				return
 			}
 		}

@@ -19,9 +19,13 @@ const (
 	Directory = "HOLDFAST_RECORD_TO"
 	Minutes   = "HOLDFAST_RECORD_MINUTES"
 
-	interval = 5 * time.Second
-	// faultRows are measured while a fault lasts, and afterRows after it.
-	faultRows, afterRows = 12, 8
+	usualInterval = 5 * time.Second
+	// shortInterval is for go test -short, which tries the faults and records nothing of use.
+	shortInterval = 500 * time.Millisecond
+	// rounds is how often each fault is caused. faultRows are measured while it lasts, and
+	// afterRows after it.
+	rounds               = 2
+	faultRows, afterRows = 9, 6
 	// warmUp is not recorded.
 	warmUp = 20 * time.Second
 	// measureTimeout is the agent's.
@@ -49,11 +53,12 @@ type Recorder struct {
 	// before are the values at the time measured.
 	before               []float64
 	began, measured, due time.Time
+	interval             time.Duration
 	missing              int
 }
 
-// Record measures a server under a load and with each fault, and writes what it measured. A
-// third of the calm load is recorded before the faults, and the rest after them.
+// Record measures a server under a load and with each fault, and writes what it measured. The
+// calm load is recorded before, between and after the rounds of faults.
 func (r *Recorder) Record(t *testing.T) {
 	t.Helper()
 	minutes, err := strconv.Atoi(os.Getenv(Minutes))
@@ -69,7 +74,10 @@ func (r *Recorder) Record(t *testing.T) {
 			t.Error(err)
 		}
 	}()
-	r.t, r.out = t, writer{file}
+	r.t, r.out, r.interval = t, writer{file}, usualInterval
+	if testing.Short() {
+		r.interval = shortInterval
+	}
 	ctx, cancel := context.WithCancel(t.Context())
 	loaded := make(chan struct{})
 	go func() {
@@ -81,13 +89,13 @@ func (r *Recorder) Record(t *testing.T) {
 		<-loaded
 		t.Logf("%d requests, of which %d failed; %d found the queue full; %d measurements are missing", r.Load.done.Load(), r.Load.failed.Load(), r.Load.dropped.Load(), r.missing)
 	}()
-	time.Sleep(warmUp)
+	time.Sleep(min(warmUp, 10*r.interval))
 	r.recordParts(minutes)
 }
 
 func (r *Recorder) recordParts(minutes int) {
 	r.t.Helper()
-	header := &Recording{Engine: r.Engine, Version: r.Version, Machine: os.Getenv("HOLDFAST_RECORD_MACHINE"), Began: time.Now(), Interval: interval}
+	header := &Recording{Engine: r.Engine, Version: r.Version, Machine: os.Getenv("HOLDFAST_RECORD_MACHINE"), Began: time.Now(), Interval: r.interval}
 	for _, s := range r.Signals {
 		header.Signals = append(header.Signals, s.Name)
 	}
@@ -97,20 +105,22 @@ func (r *Recorder) recordParts(minutes int) {
 	r.began, r.due = header.Began, header.Began
 	if err := r.out.writeHeader(header, []string{
 		"Measurements of a real server, made by make record-anomalies with the agent's own code.",
-		fmt.Sprintf("Each row is one measurement, %s after the one before: gauges, and of counters the rise per second. An empty field was not measured.", interval),
-		fmt.Sprintf("The load is an open loop of %.0f requests a second on average, with bursts, and a job that scans for %s each %s.", r.Load.PerSecond, jobLength, jobEvery),
+		fmt.Sprintf("Each row is one measurement, %s after the one before: gauges, and of counters the rise per second. An empty field was not measured.", r.interval),
+		fmt.Sprintf("The load is an open loop of %.0f requests a second on average, with bursts, and a job that scans for %s, %s after the one before.", r.Load.PerSecond, jobLength, jobEvery),
 		"Part is calm for the load alone, after for what follows a fault, or the fault. A fault begins with the time of the row before its first one.",
 		"Of each fault: name; signals that are expected to show it; what is done.",
 	}); err != nil {
 		r.t.Fatal(err)
 	}
-	rows := minutes * int(time.Minute/interval)
+	rows := minutes * int(time.Minute/usualInterval) / (rounds + 1)
 	r.measure(Calm, 1) // which has no rates, and is not written
-	r.measure(Calm, rows/3)
-	for _, f := range r.Faults {
-		r.recordFault(f)
+	for range rounds {
+		r.measure(Calm, rows)
+		for _, f := range r.Faults {
+			r.recordFault(f)
+		}
 	}
-	r.measure(Calm, rows-rows/3)
+	r.measure(Calm, rows)
 }
 
 func (r *Recorder) recordFault(f Fault) {
@@ -138,9 +148,9 @@ func (r *Recorder) recordFault(f Fault) {
 func (r *Recorder) measure(part string, rows int) {
 	r.t.Helper()
 	for range rows {
-		r.due = r.due.Add(interval)
+		r.due = r.due.Add(r.interval)
 		time.Sleep(time.Until(r.due))
-		if time.Since(r.due) > interval {
+		if time.Since(r.due) > r.interval {
 			r.due = time.Now() // what is late does not make the next one early
 		}
 		r.measureOnce(part)
