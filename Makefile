@@ -21,8 +21,8 @@ ETCD_VERSIONS ?= 3.5.9 3.6 3.7
 POSTGRES_MAJORS ?= 15 17 18
 # The MySQL that Debian has: others cannot be built.
 MYSQL_VERSION ?= 9.7
-# The minutes of calm load that make record-anomalies records. Faults take 14 more, and the certificates of the tests are valid for an hour.
-RECORD ?= 30
+# The minutes of calm load that make record-anomalies records. Faults take 20 more, and the certificates of the tests are valid for an hour.
+RECORD ?= 24
 # The minor version of Kubernetes that make cluster starts, such as 1.35: see docs/reference/versions.md.
 KUBERNETES ?=
 # What versions-test runs on each minor version of Kubernetes. A dollar sign would be read by make twice.
@@ -102,7 +102,7 @@ mysql-test: $(CLUSTER) ## test MySQL's agent, its layers and its Jobs with real 
 	@programs=$$($(CLUSTER) mysql $(MYSQL_VERSION)); \
 	HOLDFAST_MYSQL=$$programs HOLDFAST_MYSQL_EXPORTER=$$($(CLUSTER) programs prometheus-mysqld-exporter) $(TEST) mysql-test -tags mysql -count=1 -p 1 -timeout 60m -run Real ./internal/agent/mysql/... ./internal/mysqlgtid/ ./internal/binlog/ ./internal/restore/mysql/ ./internal/forecast/settings/
 
-record-anomalies: $(CLUSTER) ## internal/anomaly/testdata: what agents measure of real servers, calm for RECORD minutes and with faults (three quarters of an hour; 2 GiB; needs root)
+record-anomalies: $(CLUSTER) ## internal/anomaly/testdata: what agents measure of real servers, under a load and with faults (three quarters of an hour; 2 GiB; needs root)
 	$(call say,recording real servers for $(RECORD) minutes and their faults)
 	@mkdir -p dist/recordings
 	@test/record-anomalies.sh dist/recordings $(RECORD) "$$($(CLUSTER) postgres 17)" "$$($(CLUSTER) mysql $(MYSQL_VERSION))" "$$($(CLUSTER) etcd 3.6)"

@@ -17,7 +17,7 @@ for engine in postgres mysql etcd; do
 	if [ -n "${HOLDFAST_RECORD_TESTS:-}" ]; then
 		cp "$HOLDFAST_RECORD_TESTS/$engine.test" "$work/" # built before
 	else
-		CGO_ENABLED=0 go test -c -tags "$engine record" -o "$work/$engine.test" "./internal/agent/$engine"
+		CGO_ENABLED=0 go test -c -tags "$engine" -o "$work/$engine.test" "./internal/agent/$engine"
 	fi
 done
 test=(-test.run '^TestRecordAnomalies$' -test.v -test.timeout "$((minutes + 40))m")

@@ -1,4 +1,4 @@
-//go:build etcd && record
+//go:build etcd
 
 package etcd
 
@@ -27,6 +27,7 @@ func keyOfLoad(n int) string { return fmt.Sprintf("/registry/%05d", n) }
 // TestRecordAnomalies records what the replay in internal/anomaly judges. make
 // record-anomalies runs it.
 func TestRecordAnomalies(t *testing.T) {
+	recording.SkipUnlessAsked(t)
 	w := newWorld(t, 1)
 	member := w.seed(t.TempDir())
 	clients := []*clientv3.Client{w.dial(0), w.dial(0), w.dial(0), w.dial(0)}

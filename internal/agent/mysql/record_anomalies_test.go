@@ -1,4 +1,4 @@
-//go:build mysql && record
+//go:build mysql
 
 package mysql
 
@@ -24,6 +24,7 @@ const rowsOfAccounts = 40_000
 // TestRecordAnomalies records what the replay in internal/anomaly judges. make
 // record-anomalies runs it.
 func TestRecordAnomalies(t *testing.T) {
+	recording.SkipUnlessAsked(t)
 	w := newWorld(t, 1)
 	member := w.create()[0]
 	member.untilState(agentapi.StateRunning)

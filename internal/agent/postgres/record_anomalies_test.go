@@ -1,4 +1,4 @@
-//go:build postgres && record
+//go:build postgres
 
 package postgres
 
@@ -47,6 +47,7 @@ func (c *clientsOfApp) do(worker int, sql string) func(context.Context) error {
 // TestRecordAnomalies records what the replay in internal/anomaly judges. make
 // record-anomalies runs it.
 func TestRecordAnomalies(t *testing.T) {
+	recording.SkipUnlessAsked(t)
 	w := newWorld(t, 1)
 	w.configure(func(c *agentapi.ClusterConfig) {
 		c.Parameters = map[string]string{"shared_buffers": "24MB", "max_connections": "150", "max_wal_size": "256MB"}

@@ -57,13 +57,21 @@ type Recorder struct {
 	missing              int
 }
 
+// SkipUnlessAsked skips a test that records, which takes the better part of an hour.
+func SkipUnlessAsked(t *testing.T) {
+	t.Helper()
+	if os.Getenv(Directory) == "" {
+		t.Skipf("%s is not set: make record-anomalies does", Directory)
+	}
+}
+
 // Record measures a server under a load and with each fault, and writes what it measured. The
 // calm load is recorded before, between and after the rounds of faults.
 func (r *Recorder) Record(t *testing.T) {
 	t.Helper()
 	minutes, err := strconv.Atoi(os.Getenv(Minutes))
-	if err != nil || os.Getenv(Directory) == "" {
-		t.Fatalf("set %s to a directory and %s to a number: make record-anomalies does", Directory, Minutes)
+	if err != nil {
+		t.Fatalf("%s is no number: %v", Minutes, err)
 	}
 	file, err := os.Create(filepath.Join(os.Getenv(Directory), r.Engine+".csv"))
 	if err != nil {
