@@ -25,6 +25,8 @@ ETCD_VERSIONS ?= 3.5.9 3.6 3.7
 POSTGRES_MAJORS ?= 15 17 18
 # The MySQL that Debian has: others cannot be built.
 MYSQL_VERSION ?= 9.7
+# The minutes of calm load that make record-anomalies records. Faults take 20 more, and the certificates of the tests are valid for an hour.
+RECORD ?= 24
 # The minor version of Kubernetes that make cluster starts, such as 1.35: see docs/reference/versions.md.
 KUBERNETES ?=
 # What versions-test runs on each minor version of Kubernetes. A dollar sign would be read by make twice.
@@ -109,6 +111,12 @@ mysql-test: $(CLUSTER) ## test MySQL's agent, its layers and its Jobs with real 
 	$(call say,tests with MySQL $(MYSQL_VERSION))
 	@programs=$$($(CLUSTER) mysql $(MYSQL_VERSION)); \
 	HOLDFAST_MYSQL=$$programs HOLDFAST_MYSQL_EXPORTER=$$($(CLUSTER) programs prometheus-mysqld-exporter) $(TEST) mysql-test -tags mysql -count=1 -p 1 -timeout 60m -run Real ./internal/agent/mysql/... ./internal/mysqlgtid/ ./internal/binlog/ ./internal/restore/mysql/ ./internal/forecast/settings/
+
+record-anomalies: $(CLUSTER) ## internal/anomaly/testdata: what agents measure of real servers, under a load and with faults (three quarters of an hour; 2 GiB; needs root)
+	$(call say,recording real servers for $(RECORD) minutes and their faults)
+	@mkdir -p dist/recordings
+	@test/record-anomalies.sh dist/recordings $(RECORD) "$$($(CLUSTER) postgres 17)" "$$($(CLUSTER) mysql $(MYSQL_VERSION))" "$$($(CLUSTER) etcd 3.6)"
+	@cp dist/recordings/*.csv internal/anomaly/testdata/
 
 argocd-test: $(CLUSTER) ## test with Argo CD's own health, actions, comparison and controller code (the first build takes minutes)
 	$(call say,tests with the code of Argo CD)
@@ -277,4 +285,4 @@ recording: ## docs/images/drift.svg, from a drift in the cluster that make demo 
 
 bin/cluster: $(CLUSTER)
 
-.PHONY: recording site site-test ui-test ui-vendor alerts-test notifications-test olm-test dashboards-test help build plugin generate check-generated shape lint unit api-test etcd-test postgres-test import-test mysql-test argocd-test cluster cluster-down flux etcd-images mysql-images s3-image deploy image stamp release release-test undeploy e2e soak versions-test chaos bench bench-agent test checks program-test builds demo
+.PHONY: recording record-anomalies site site-test ui-test ui-vendor alerts-test notifications-test olm-test dashboards-test help build plugin generate check-generated shape lint unit api-test etcd-test postgres-test import-test mysql-test argocd-test cluster cluster-down flux etcd-images mysql-images s3-image deploy image stamp release release-test undeploy e2e soak versions-test chaos bench bench-agent test checks program-test builds demo
