@@ -14,10 +14,10 @@ import (
 )
 
 const (
-	// Directory and Minutes are the environment variables of a recording: where it is
-	// written, and for how long the load runs without a fault.
+	// Directory is the environment variable that says where a recording is written.
 	Directory = "HOLDFAST_RECORD_TO"
-	Minutes   = "HOLDFAST_RECORD_MINUTES"
+	// Minutes is the environment variable that says how long the load runs without a fault.
+	Minutes = "HOLDFAST_RECORD_MINUTES"
 
 	usualInterval = 5 * time.Second
 	// shortInterval is for go test -short, which tries the faults and records nothing of use.
