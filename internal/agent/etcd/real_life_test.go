@@ -66,7 +66,10 @@ func TestRealDrain(t *testing.T) {
 		stopped := make(chan struct{})
 		go func() { second.stop(); close(stopped) }()
 		second.until("stopping", func(s agentapi.Status) bool { return s.State == agentapi.StateStopping && !s.Serving })
-		put(t, w.dial(1), "a", "1")
+		for range 6 { // more than etcd takes to stop
+			put(t, w.dial(1), "a", "1")
+			time.Sleep(500 * time.Millisecond)
+		}
 		select {
 		case <-stopped:
 			t.Error("the member has stopped before clients could leave it")
