@@ -71,6 +71,7 @@ func TestBenchThroughput(t *testing.T) {
 	fmt.Println("\n| load | compared with | pairs | tps with | tps without | with / without | CPU of a transaction, with / without | log lines a second | not read | agent's share of a core, with | without | its sessions' share, with | without |")
 	fmt.Println("|---|---|---|---|---|---|---|---|---|---|---|---|---|")
 	for _, c := range []comparison{
+		{name: "Same", load: "usual", without: "the same server, not scraped or measured", port: serverPort, seconds: 9},
 		{name: "Usual", load: "usual", without: "a server without an agent, its log a file", port: alonePort, seconds: 9},
 		{name: "StatementsLogged", load: "every statement logged", without: "a server without an agent, its log a file", port: alonePort, seconds: 9, parameters: statementsLogged},
 		{name: "StatementsUnread", load: "every statement logged", without: "the agent passes the log on and does not read it", port: serverPort, seconds: 8, parameters: statementsLogged, turn: func(on bool) {
