@@ -146,7 +146,7 @@ const leaderLease = "holdfast-leader"
 
 // gcPercent trades processor time, of which an idle operator needs next to
 // none, for memory, which grows with the number of clusters. GOGC overrides it.
-const gcPercent = 30
+const gcPercent = 20
 
 // managerOptions are the flags of the operator.
 type managerOptions struct {

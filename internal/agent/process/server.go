@@ -34,7 +34,7 @@ func (p Programs) Serve(lock *volumelock.VolumeLock, heard func(line string), na
 		return nil, err
 	}
 	defer func() { _ = inherited.Close() }()
-	read, write, err := os.Pipe()
+	read, write, err := newPipe()
 	if err != nil {
 		return nil, fmt.Errorf("start the database: %w", err)
 	}
@@ -52,7 +52,7 @@ func (p Programs) Serve(lock *volumelock.VolumeLock, heard func(line string), na
 	logged := make(chan struct{})
 	go func() {
 		defer close(logged)
-		passOn(read, os.Stderr, heard)
+		passOn(&gathering{pipe: read}, os.Stderr, heard)
 	}()
 	go func() {
 		err := wait()
@@ -76,11 +76,45 @@ const (
 	longestWritten = 1 << 20
 )
 
-// passOn writes every line of a text log, and has it heard. Its memory is bounded,
-// however long a line is.
+// newPipe is a pipe whose reader blocks a thread. One that the runtime polls, as that of
+// [os.Pipe] does, would be woken by each write, also while it does not wait to read.
+func newPipe() (read, write *os.File, err error) {
+	var ends [2]int
+	if err := syscall.Pipe2(ends[:], syscall.O_CLOEXEC); err != nil {
+		return nil, nil, os.NewSyscallError("pipe2", err)
+	}
+	return os.NewFile(uintptr(ends[0]), "|0"), os.NewFile(uintptr(ends[1]), "|1"), nil //nolint:gosec // descriptors
+}
+
+// gatherTime is how long lines gather that come right after others.
+const gatherTime = time.Millisecond
+
+// gathering reads a pipe, but not more often than each gatherTime while it has not filled what
+// is read into. So a server that logs thousands of lines a second wakes its reader for many
+// at once, and a line that comes alone is read at once.
+type gathering struct {
+	pipe io.ReadCloser
+	// next is when to read again.
+	next time.Time
+}
+
+func (g *gathering) Read(into []byte) (int, error) {
+	time.Sleep(time.Until(g.next))
+	n, err := g.pipe.Read(into)
+	g.next = time.Time{}
+	if n < len(into) {
+		g.next = time.Now().Add(gatherTime)
+	}
+	return n, err //nolint:wrapcheck // a reader, whose end is io.EOF itself
+}
+
+func (g *gathering) Close() error { return g.pipe.Close() } //nolint:wrapcheck // as Read
+
+// passOn writes every line of a text log, and has it heard. Lines that came together are
+// written together. Its memory is bounded, however long a line is.
 func passOn(log io.ReadCloser, out io.Writer, heard func(string)) {
 	defer func() { _ = log.Close() }()
-	lines := bufio.NewReaderSize(log, 64<<10)
+	lines, written := bufio.NewReaderSize(log, 64<<10), bufio.NewWriterSize(out, 64<<10)
 	var begun []byte // what was read of a line that goes on
 	inParts := false // the line's first part was written and heard
 	for {
@@ -94,16 +128,40 @@ func passOn(log io.ReadCloser, out io.Writer, heard func(string)) {
 			continue
 		}
 		if len(part) > 0 {
-			_, _ = out.Write(part)
+			writeWhole(written, part)
 			if !inParts {
 				heard(string(firstBytes(bytes.TrimSuffix(part, []byte("\n")), longestHeard)))
 			}
 		}
-		begun, inParts = nil, goesOn
+		if begun, inParts = nil, goesOn; !hasLine(lines) {
+			flush(written, out)
+		}
 		if err != nil && !goesOn {
 			return
 		}
 	}
+}
+
+// writeWhole writes a part in one write, alone or with others.
+func writeWhole(out *bufio.Writer, part []byte) {
+	if len(part) > out.Available() {
+		_ = out.Flush()
+	}
+	_, _ = out.Write(part)
+}
+
+// flush writes what has gathered. What cannot be written is lost, as a line to a broken
+// standard error is, and what comes later is tried again.
+func flush(gathered *bufio.Writer, out io.Writer) {
+	if gathered.Flush() != nil {
+		gathered.Reset(out)
+	}
+}
+
+// hasLine says whether a whole line was read and not returned yet.
+func hasLine(lines *bufio.Reader) bool {
+	read, _ := lines.Peek(lines.Buffered())
+	return bytes.IndexByte(read, '\n') >= 0
 }
 
 func firstBytes(text []byte, most int) []byte { return text[:min(len(text), most)] }

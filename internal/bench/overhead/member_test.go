@@ -119,10 +119,7 @@ func (m *member) start() {
 	m.t.Helper()
 	m.plane.configure(m.t, m.config)
 	uid := m.plane.makePod(m.t)
-	log, err := os.OpenFile(m.log, os.O_CREATE|os.O_TRUNC|os.O_APPEND|os.O_WRONLY, 0o644) //nolint:gosec // read when it fails
-	if err != nil {
-		m.t.Fatal(err)
-	}
+	log := m.openLog(m.log)
 	defer log.Close()
 	m.cmd = command(agentProgram(m.build), "agent", m.kind)
 	m.cmd.Stdout, m.cmd.Stderr = log, log
@@ -135,6 +132,29 @@ func (m *member) start() {
 	}
 	m.t.Cleanup(m.stop)
 	m.await("a ready member", func(context.Context) error { return m.ask("/readyz") })
+}
+
+// openLog is what a container's program writes to: a pipe, which another program empties into
+// a file, as a container runtime does.
+func (m *member) openLog(path string) *os.File {
+	m.t.Helper()
+	file, err := os.OpenFile(path, os.O_CREATE|os.O_TRUNC|os.O_APPEND|os.O_WRONLY, 0o644) //nolint:gosec // read when it fails
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	defer file.Close()
+	read, write, err := os.Pipe()
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	defer read.Close()
+	runtime := exec.Command("cat") //nolint:noctx // ends with what it reads
+	runtime.Stdin, runtime.Stdout, runtime.Stderr = read, file, file
+	if err := runtime.Start(); err != nil {
+		m.t.Fatal(err)
+	}
+	m.t.Cleanup(func() { _ = runtime.Wait() })
+	return write
 }
 
 // await waits until something succeeds.
