@@ -158,7 +158,7 @@ func TestLinesGather(t *testing.T) {
 	})
 }
 
-// Whoever fills a pipe faster than it is read is not held up by lines that gather.
+// A server that fills a pipe faster than it is read is not held up by lines that gather.
 func TestFullReadsDoNotWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()
