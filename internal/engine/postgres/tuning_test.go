@@ -192,6 +192,50 @@ func TestTuningOnAFullVolume(t *testing.T) {
 	}
 }
 
+// What mode Apply does not try says why where it is recommended, in the status of the same
+// pass. A suspended cluster keeps what was said, and another mode drops it.
+func TestUntriedIsReported(t *testing.T) {
+	w := ledBy(t, 2, 0)
+	w.c.Spec.Tuning.Mode = v1alpha1.TuningApply
+	w.c.Status.RolledOut = &v1alpha1.RolledOutStatus{Generation: w.c.Generation}
+	o := w.o.Members["orders-0"]
+	o.Tuning = &agentapi.Tuning{Pod: "orders-0", PodUID: string(w.o.Pods[0].UID), Slots: hoursOfWAL(24)}
+	o.Tuning.Slots[23].ConfigHash = hashNow(w)
+	w.o.Members["orders-0"] = o
+	for n := range 2 {
+		w.status(n).ConfigHash = hashNow(w)
+	}
+	w.status(1).VolumeSize, w.status(1).VolumeUsed = 100, 71
+	untried := func() *v1alpha1.UntriedStatus {
+		t.Helper()
+		list := w.plan().Report.Recommendations
+		if len(list) != 1 || list[0].Field != "spec.parameters.max_wal_size" {
+			t.Fatalf("recommended is %+v", list)
+		}
+		return list[0].Untried
+	}
+	u := untried()
+	if u == nil || u.Reason != string(tune.VolumeUsage) || !strings.Contains(u.Message, "70 %") || u.Since.IsZero() || w.plan().Report.Tuning != nil {
+		t.Fatalf("%+v, tuned is %+v", u, w.plan().Report.Tuning)
+	}
+	w.c.Status.Recommendations = w.plan().Report.Recommendations
+	if again := untried(); !cmp.Equal(u, again) {
+		t.Errorf("%+v, and then %+v", u, again)
+	}
+	w.status(1).VolumeUsed = 69
+	if got := w.plan().Report.Tuning; got == nil || got.Trial == nil {
+		t.Errorf("with disk space %+v is tried", got)
+	}
+	w.c.Spec.Suspend = true
+	if again := untried(); !cmp.Equal(u, again) {
+		t.Errorf("suspended, it says %+v", again)
+	}
+	w.c.Spec.Suspend, w.c.Spec.Tuning.Mode = false, v1alpha1.TuningRecommend
+	if again := untried(); again != nil {
+		t.Errorf("with mode Recommend, it says %+v", again)
+	}
+}
+
 // A member goes on to report that it refuses a value until it has taken up what is in force
 // again, and the spec is not blamed meanwhile: for ten minutes, and not for what a person
 // declares.
