@@ -177,7 +177,7 @@ func (m *machine) judgeTrial(t Trial) {
 	switch {
 	case e.Refused:
 		m.endTrial(Quarantined, quarantine, "the server does not take it")
-	case e.LastKill.After(t.Since):
+	case r.memory && e.LastKill.After(t.Since):
 		m.endTrial(Quarantined, quarantine, "a member ran out of memory")
 	case age < 0:
 		m.abort("it begins in the future, so a clock was wrong")

@@ -53,10 +53,21 @@ func TestTunedParameters(t *testing.T) {
 		"durability is recorded": {func(w *world) {
 			w.c.Status.Tuning.Settings[0] = v1alpha1.TunedSettingStatus{Name: "fsync", Value: "off"}
 		}, map[string]string{"work_mem": "8MB"}},
-		"nothing is recorded": {func(w *world) { w.c.Status.Tuning = nil }, nil},
+		"another major version": {func(w *world) { w.c.Spec.Version = "17" }, map[string]string{"max_wal_size": "128MB"}},
+		"nothing is recorded":   {func(w *world) { w.c.Status.Tuning = nil }, nil},
 	} {
 		w := trying(t)
 		c.change(w)
+		var tuned []string
+		for name := range c.want {
+			if _, declared := w.c.Spec.Parameters[name]; !declared {
+				tuned = append(tuned, name)
+			}
+		}
+		slices.Sort(tuned)
+		if diff := cmp.Diff(tuned, w.config().Tuned); diff != "" {
+			t.Errorf("%s: named as tuned (-want +got):\n%s", name, diff)
+		}
 		if diff := cmp.Diff(c.want, w.config().Parameters); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}
