@@ -126,7 +126,7 @@ func (m *machine) findLastingObstacle(rule rule, r Recommendation) *Untried {
 	case resting != nil:
 		return &Untried{Reason: RecentTrial, Message: fmt.Sprintf("%s was tried: %s. It is not tried again before %s", resting.Value, resting.Reason, resting.Until.Format(time.DateOnly))}
 	case trial != nil && trial.Name != r.Name:
-		return &Untried{Reason: AnotherTrial, Message: fmt.Sprintf("%s is tried at %s, and one setting at a time is", trial.Name, trial.Value)}
+		return &Untried{Reason: AnotherTrial, Message: fmt.Sprintf("%s is tried at %s: one setting is tried at a time", trial.Name, trial.Value)}
 	}
 	return nil
 }
