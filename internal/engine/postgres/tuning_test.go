@@ -53,7 +53,7 @@ func TestTunedParameters(t *testing.T) {
 		"durability is recorded": {func(w *world) {
 			w.c.Status.Tuning.Settings[0] = v1alpha1.TunedSettingStatus{Name: "fsync", Value: "off"}
 		}, map[string]string{"work_mem": "8MB"}},
-		"another major version": {func(w *world) { w.c.Spec.Version = "17" }, map[string]string{"max_wal_size": "128MB"}},
+		"another major version": {func(w *world) { w.c.Spec.Version = "18" }, map[string]string{"max_wal_size": "128MB"}},
 		"nothing is recorded":   {func(w *world) { w.c.Status.Tuning = nil }, nil},
 	} {
 		w := trying(t)
