@@ -77,7 +77,8 @@ type RecommendationStatus struct {
 	// Current value that is in force; none of a resource that is not declared.
 	// +kubebuilder:validation:MaxLength=64
 	Current string `json:"current"`
-	// Value that it should have.
+	// Value that it should have. With mode Apply it is empty where something speaks for a larger
+	// value, and the memory or the volume allows none: untried says which.
 	// +kubebuilder:validation:MaxLength=64
 	Value string `json:"value"`
 	// Evidence is what the members measured, when this was recorded.
@@ -95,6 +96,26 @@ type RecommendationStatus struct {
 	Computed []string `json:"computed,omitempty"`
 	// Since is when it was first recommended.
 	Since metav1.Time `json:"since"`
+	// Untried says why mode Apply does not try the value now. It changes at most once an hour
+	// for what comes and goes by itself.
+	// +optional
+	Untried *UntriedStatus `json:"untried,omitempty"`
+}
+
+// UntriedStatus is why mode Apply does not try a value that is recommended.
+type UntriedStatus struct {
+	// Reason for programs: OnlyRecommended, Declared, MemoryLimit, VolumeSize, RecentTrial,
+	// AnotherTrial, VolumeUsage, Measuring, WindowClosed, NotSettled or NoEvidence.
+	// +optional
+	// +kubebuilder:validation:MaxLength=64
+	Reason string `json:"reason,omitempty"`
+	// Message for people.
+	// +optional
+	// +kubebuilder:validation:MaxLength=256
+	Message string `json:"message,omitempty"`
+	// Since is when this was recorded.
+	// +optional
+	Since metav1.Time `json:"since,omitzero"`
 }
 
 // TuningStatus is what mode Apply remembers. The members' settings are computed from it:

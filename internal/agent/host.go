@@ -259,8 +259,8 @@ func (h *Host) volume() trends.Volume {
 func (h *Host) newUsage() *trends.UsageRecorder {
 	recorder := trends.NewUsageRecorder(trends.UsageOptions{
 		Log: h.o.Log, Volume: h.volume(), Container: cgroup.Own(),
-		Publish: func(now time.Time) bool {
-			revision := h.Tuning.Renew(now)
+		Publish: func(now time.Time, urgent bool) bool {
+			revision := h.Tuning.Renew(now, urgent)
 			if revision != "" {
 				h.Store.Update(func(s *agentapi.Status) { s.TuningRevision = revision })
 			}

@@ -20,8 +20,12 @@ type ClusterConfig struct {
 	// DeletionPolicy of the cluster: under Delete what agents made, such as the
 	// Lease, goes with it.
 	DeletionPolicy string `json:"deletionPolicy,omitempty"`
-	// Parameters are the engine's settings by name, as the user declared them.
+	// Parameters are the engine's settings by name, as the user declared them, or as they are
+	// tuned.
 	Parameters map[string]string `json:"parameters,omitempty"`
+	// Tuned are the names of those that are tuned, and not declared, sorted: a member that
+	// refuses a declared one does not keep what was tuned before.
+	Tuned []string `json:"tuned,omitempty"`
 	// SystemIdentifier is the one that status and volumes record: while it is
 	// set, an empty data directory is never initialized as a new database.
 	SystemIdentifier string `json:"systemIdentifier,omitempty"`

@@ -72,6 +72,10 @@ type TuningSlot struct {
 	ConfigHash string `json:"configHash,omitempty"`
 }
 
+// TuningLeastSeconds must have been measured with a setting before there is a recommendation
+// about it. Agents publish what they measured once it suffices.
+const TuningLeastSeconds = 600
+
 // TuningSamples in TuningSlot.Sums counts the measurements, of every engine.
 const TuningSamples = "samples"
 

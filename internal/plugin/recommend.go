@@ -29,7 +29,8 @@ func recommendCommand(s *session) *cobra.Command {
 		Short: "Show which settings and resources should change, and why, or write a patch to commit",
 		Long: `Show what the operator recommends about the settings and the resources of a
 cluster, with what the members measured. With spec.tuning.mode Apply, show also
-which settings are tried, kept and not tried again. It changes nothing.
+which settings are tried, kept and not tried again, and why any other is not
+tried now. It changes nothing.
 
 With -o patch it writes a patch that declares the most urgent one, or every one
 with --all: those that are kept come first. Commit it beside the cluster, and list it under patches in
@@ -87,21 +88,34 @@ func writeRecommendations(out io.Writer, c v1alpha1.Cluster) error {
 		if r.Restart {
 			takes = "restart"
 		}
-		if _, err := fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\n", r.Field, r.Current, r.Value, takes, r.Evidence); err != nil {
+		if _, err := fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\n", r.Field, r.Current, orDash(r.Value), takes, r.Evidence); err != nil {
 			return err
 		}
 	}
 	if err := table.Flush(); err != nil {
 		return err
 	}
-	for _, r := range list {
-		if len(r.Computed) > 0 {
-			if _, err := fmt.Fprintf(out, "With %s change %s.\n", r.Field, strings.Join(r.Computed, ", ")); err != nil {
-				return err
-			}
+	for _, line := range describeEffects(list) {
+		if _, err := fmt.Fprintln(out, line); err != nil {
+			return err
 		}
 	}
 	return nil
+}
+
+// describeEffects says what changes with a value, and why mode Apply does not try one.
+func describeEffects(list []v1alpha1.RecommendationStatus) (lines []string) {
+	for _, r := range list {
+		if len(r.Computed) > 0 {
+			lines = append(lines, fmt.Sprintf("With %s change %s.", r.Field, strings.Join(r.Computed, ", ")))
+		}
+	}
+	for _, r := range list {
+		if r.Untried != nil {
+			lines = append(lines, fmt.Sprintf("%s is not tried: %s (%s).", r.Field, r.Untried.Message, r.Untried.Reason))
+		}
+	}
+	return lines
 }
 
 // writeTuning writes a table of what mode Apply tries, keeps and does not try again; nothing
@@ -157,7 +171,7 @@ func listAdvice(st *v1alpha1.CommonStatus) []v1alpha1.RecommendationStatus {
 		}
 	}
 	for _, r := range st.Recommendations {
-		if !tuned[r.Field] {
+		if !tuned[r.Field] && r.Value != "" { // none fits
 			list = append(list, r)
 		}
 	}

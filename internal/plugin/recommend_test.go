@@ -82,6 +82,31 @@ spec.parameters.shared_buffers  256MB    512MB  restart  66.7 % of block accesse
 	}
 }
 
+// With mode Apply, what is not tried says why. Where no value fits, none is shown, and none is
+// in a patch.
+func TestRecommendShowsWhatIsNotTried(t *testing.T) {
+	c := clusterWithAdvice()
+	c.Spec.Tuning.Mode = v1alpha1.TuningApply
+	list := c.Status.Recommendations
+	list[0].Untried = &v1alpha1.UntriedStatus{Reason: "VolumeUsage", Message: "more than 70 % of a member's volume are in use", Since: metav1.NewTime(noon)}
+	list[1].Field, list[1].Value, list[1].Restart = "spec.parameters.work_mem", "", false
+	list[1].Untried = &v1alpha1.UntriedStatus{Reason: "MemoryLimit", Message: "spec.resources.limits.memory allows no larger value"}
+	var out bytes.Buffer
+	want := `FIELD                         CURRENT  VALUE  TAKES   EVIDENCE
+spec.parameters.max_wal_size  1GB      2GB    reload  30 of 34 checkpoints in 60 minutes were forced
+spec.parameters.work_mem      256MB    -      reload  66.7 % of block accesses
+spec.parameters.max_wal_size is not tried: more than 70 % of a member's volume are in use (VolumeUsage).
+spec.parameters.work_mem is not tried: spec.resources.limits.memory allows no larger value (MemoryLimit).
+`
+	if err := writeRecommendations(&out, c); err != nil || out.String() != want {
+		t.Errorf("%v\n%s", err, out.String())
+	}
+	out.Reset()
+	if err := writePatch(&out, c, c, "", true); err != nil || strings.Contains(out.String(), "work_mem") || !strings.Contains(out.String(), "max_wal_size: 2GB") {
+		t.Errorf("%v\n%s", err, out.String())
+	}
+}
+
 func clusterWithTuning() *v1alpha1.PostgresCluster {
 	c := clusterWithAdvice()
 	c.Spec.Tuning.Mode = v1alpha1.TuningApply

@@ -52,19 +52,32 @@ type FleetEntry struct {
 	Replicas      int32 `json:"replicas"`
 	Suspended     bool  `json:"suspended,omitempty"`
 	// Message of Ready, and Synced's reason.
-	Message         string                          `json:"message,omitempty"`
-	Synced          string                          `json:"synced,omitempty"`
-	Drift           []v1alpha1.DriftRecord          `json:"drift,omitempty"`
-	Backups         *BackupsReport                  `json:"backups,omitempty"`
-	Insights        []InsightClass                  `json:"insights,omitempty"`
+	Message  string                 `json:"message,omitempty"`
+	Synced   string                 `json:"synced,omitempty"`
+	Drift    []v1alpha1.DriftRecord `json:"drift,omitempty"`
+	Backups  *BackupsReport         `json:"backups,omitempty"`
+	Insights []InsightClass         `json:"insights,omitempty"`
+	TuningReport
+}
+
+// TuningReport is what is recommended of a cluster, and what its operator does with it.
+type TuningReport struct {
 	Recommendations []v1alpha1.RecommendationStatus `json:"recommendations,omitempty"`
+	// TuningMode that the spec declares, and Tuning, what mode Apply keeps, tries and does not try.
+	TuningMode v1alpha1.TuningMode    `json:"tuningMode,omitempty"`
+	Tuning     *v1alpha1.TuningStatus `json:"tuning,omitempty"`
+}
+
+func newTuningReport(c v1alpha1.Cluster) TuningReport {
+	st := c.CommonStatus()
+	return TuningReport{Recommendations: st.Recommendations, TuningMode: c.Common().Tuning.Mode, Tuning: st.Tuning}
 }
 
 // ClusterReport is one cluster in full.
 type ClusterReport struct {
-	Report          `json:",inline"`
-	Insights        []InsightClass                  `json:"insights"`
-	Recommendations []v1alpha1.RecommendationStatus `json:"recommendations,omitempty"`
+	Report   `json:",inline"`
+	Insights []InsightClass `json:"insights"`
+	TuningReport
 }
 
 // BackupReport is one Backup.
@@ -147,7 +160,7 @@ func newFleetEntry(k kind, c v1alpha1.Cluster) FleetEntry {
 		ReadyReplicas: st.ReadyReplicas, Replicas: int32(c.Common().DesiredReplicas()), Suspended: c.Common().Suspend,
 		Message: findCondition(st.Conditions, v1alpha1.ConditionReady).Message,
 		Synced:  findCondition(st.Conditions, v1alpha1.ConditionSynced).Reason,
-		Backups: from.Backups, Insights: statusInsights(c).Classes, Recommendations: st.Recommendations,
+		Backups: from.Backups, Insights: statusInsights(c).Classes, TuningReport: newTuningReport(c),
 	}
 	if st.Drift != nil {
 		e.Drift = st.Drift.Last
@@ -165,7 +178,7 @@ func (o *uiOptions) reportCluster(ctx context.Context, q url.Values) (ClusterRep
 		if err != nil {
 			return ClusterReport{}, err
 		}
-		return ClusterReport{Report: o.gatherReport(ctx, c), Insights: statusInsights(c).Classes, Recommendations: c.CommonStatus().Recommendations}, nil
+		return ClusterReport{Report: o.gatherReport(ctx, c), Insights: statusInsights(c).Classes, TuningReport: newTuningReport(c)}, nil
 	}
 	return ClusterReport{}, fmt.Errorf("%q is no kind of cluster: use one of %s", q.Get("kind"), strings.Join(kindNames(), ", "))
 }

@@ -3,6 +3,7 @@ package plugin
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"net"
 	"net/url"
@@ -77,6 +78,19 @@ func TestFleetEntry(t *testing.T) {
 	e := newFleetEntry(postgresKind(), c)
 	if e.Name != "orders" || e.Phase != "Ready" || e.Synced != "Drifted" || e.Backups == nil || len(e.Recommendations) != 2 || e.Recommendations[0].Value != "2GB" {
 		t.Errorf("%+v", e)
+	}
+	if e.TuningMode != "" || e.Tuning != nil {
+		t.Errorf("%+v", e.TuningReport)
+	}
+	// The pages read the fields of an entry by these names.
+	text, err := json.Marshal(newFleetEntry(postgresKind(), clusterWithTuning()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{`"tuningMode":"Apply"`, `"tuning":{"settings":[{"name":"max_wal_size"`, `"recommendations":[{"field":"spec.parameters.max_wal_size"`} {
+		if !strings.Contains(string(text), want) {
+			t.Errorf("%s is missing in %s", want, text)
+		}
 	}
 }
 

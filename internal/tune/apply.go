@@ -177,7 +177,7 @@ func (m *machine) judgeTrial(t Trial) {
 	switch {
 	case e.Refused:
 		m.endTrial(Quarantined, quarantine, "the server does not take it")
-	case e.LastKill.After(t.Since):
+	case r.memory && e.LastKill.After(t.Since):
 		m.endTrial(Quarantined, quarantine, "a member ran out of memory")
 	case age < 0:
 		m.abort("it begins in the future, so a clock was wrong")
@@ -294,21 +294,27 @@ func (m *machine) exceedsMemory(name string, slots []agentapi.TuningSlot) bool {
 	return memoryUse(m.spec.Engine, o.settings, o.peaks) > MemoryShare*float64(m.spec.Memory)
 }
 
+// isMeasured says whether the primary measures now, with the settings that it should have, and
+// not with those that were in force before.
+func (e Evidence) isMeasured(now time.Time) bool {
+	if len(e.Slots) == 0 {
+		return false
+	}
+	last := e.Slots[len(e.Slots)-1]
+	return now.Sub(last.End) <= longestTakeUp && last.ConfigHash == e.Config
+}
+
 // startTrial tries what is recommended most urgently, of what may be tried.
 func (m *machine) startTrial() {
 	e := m.evidence
-	if !e.Settled || e.Primary == "" || len(e.Slots) == 0 || !m.spec.Window.isOpen(m.now) {
+	if !e.Settled || e.Primary == "" || !e.isMeasured(m.now) || !m.spec.Window.isOpen(m.now) {
 		return
-	}
-	last := e.Slots[len(e.Slots)-1]
-	if m.now.Sub(last.End) > longestTakeUp || last.ConfigHash != e.Config {
-		return // nothing is measured now, or with settings that were in force before
 	}
 	s := m.spec
 	s.Declared = s.mergeTuned(m.next)
 	for _, advice := range Recommend(s, e.Slots, nil, m.now) {
 		r := findTried(s.Engine, advice.Name)
-		if r == nil || r.disk && e.Used > mostUsedToTry || m.spec.declares(advice.Name) || m.findResting(advice.Name) != nil || !r.trial.isBaseline(listBefore(e.Slots, s.period()), s.period()) {
+		if r == nil || m.findLastingObstacle(*r, advice) != nil || m.findPassingObstacle(*r) != nil {
 			continue
 		}
 		m.next.Trial = &Trial{

@@ -157,7 +157,6 @@ func TestTrialEnds(t *testing.T) {
 		"the setting is excluded":         {func(d *database) { d.spec.Exclude = []string{"max_wal_size"} }, RolledBack, afterAborted, "spec.tuning.exclude"},
 		"the volume is smaller":           {func(d *database) { d.spec.Volume = gibibyte }, RolledBack, afterAborted, "limit"},
 		"the measurements are lost":       {lost, RolledBack, afterAborted, "has lost"},
-		"a member ran out of memory":      {func(d *database) { d.evidence.LastKill = d.now }, Quarantined, quarantine, "memory"},
 		"the server refuses it":           {func(d *database) { d.evidence.Refused = true }, Quarantined, quarantine, "does not take it"},
 		"the WAL of a transaction grows":  {func(d *database) { d.measure = costly }, Quarantined, quarantine, "it is worse"},
 		"it begins in the future":         {func(d *database) { d.state.Trial.Since = d.now.Add(time.Hour * 200) }, RolledBack, afterAborted, "in the future"},
@@ -411,6 +410,37 @@ func tunedDatabase(t *testing.T) *database {
 	}
 	d.steps = nil
 	return d
+}
+
+// A trial of a memory setting ends when a member runs out of memory with it. One of a setting
+// that takes none goes on: a kill says nothing of it.
+func TestKillEndsATrialOfMemory(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		measure func(time.Time, map[string]float64) map[string]float64
+		want    []StepKind
+	}{
+		{"work_mem", func(_ time.Time, settings map[string]float64) map[string]float64 {
+			sums := spills(200 * 4 * mebibyte / settings["work_mem"])
+			sums[agentapi.TuningTransactions], sums[agentapi.TuningBlocksHit] = 1e5, 1e6
+			return sums
+		}, []StepKind{Tried, Quarantined}},
+		{"max_wal_size", writes, []StepKind{Tried, Kept}},
+	} {
+		d := newDatabase(c.measure).hours(leastHours + 3)
+		if d.state.Trial == nil || d.state.Trial.Name != c.name {
+			t.Fatalf("%s: tried is %+v", c.name, d.state.Trial)
+		}
+		d.evidence.LastKill = d.state.Trial.Since.Add(-time.Minute)
+		if steps := d.decide(); len(steps) > 0 {
+			t.Errorf("%s: a kill before the trial: %+v", c.name, steps)
+		}
+		d.evidence.LastKill = d.now
+		d.hours(leastHours - 3)
+		if !slices.Equal(d.kinds(), c.want) {
+			t.Errorf("%s: %+v", c.name, d.steps)
+		}
+	}
 }
 
 // A kept memory setting is taken back by a kill after it, of any member, and only by one.

@@ -10,7 +10,8 @@ import (
 type Recommendation struct {
 	// Name of the setting, and Field of the spec that declares it.
 	Name, Field string
-	// Current is what is in force, and Value what should be.
+	// Current is what is in force, and Value what should be; empty where something speaks for
+	// a larger value and the memory or the volume allows none.
 	Current, Value string
 	// Evidence says what speaks for it.
 	Evidence string
@@ -18,6 +19,8 @@ type Recommendation struct {
 	Restart bool
 	// Since is when it was first given.
 	Since time.Time
+	// Untried says why mode Apply does not try it; nil where it may, and with another mode.
+	Untried *Untried
 }
 
 // leastStay is how long a recommendation stays without evidence, from when it was given: a
@@ -35,7 +38,7 @@ func Recommend(s Spec, slots []agentapi.TuningSlot, was []Recommendation, now ti
 	var list []Recommendation
 	for _, r := range rules(s.Engine) {
 		before := findRecommendation(was, r.name)
-		if before != nil && s.Declared[r.name] == before.Value {
+		if before != nil && before.Value != "" && s.Declared[r.name] == before.Value {
 			before = nil // it was followed
 		}
 		next := before // where no member has measured yet, as after a start of the operator
@@ -63,8 +66,11 @@ func (r rule) recommend(s Spec, o observed, before *Recommendation, now time.Tim
 	if before != nil && before.Current != r.format(current) {
 		before = nil // the setting is another one
 	}
-	value := r.propose(s, o)
-	if value == 0 {
+	value, text := r.propose(s, o), ""
+	switch {
+	case value > 0:
+		text = r.format(value)
+	case !s.Apply || findTried(s.Engine, r.name) == nil:
 		return nil
 	}
 	evidence := ""
@@ -78,15 +84,16 @@ func (r rule) recommend(s Spec, o observed, before *Recommendation, now time.Tim
 		return nil
 	}
 	return &Recommendation{
-		Name: r.name, Field: r.field, Current: r.format(current), Value: r.format(value), Evidence: shorten(evidence, longestEvidenceText),
+		Name: r.name, Field: r.field, Current: r.format(current), Value: text, Evidence: shorten(evidence, longestEvidenceText),
 		Restart: r.restart, Since: now.UTC().Truncate(time.Second),
 	}
 }
 
-// holds says whether what was recommended still is, where as much as value could be.
+// holds says whether what was recommended still is, where as much as value could be: 0 for
+// nothing.
 func (r rule) holds(before Recommendation, value float64, supported bool, now time.Time) bool {
 	was, known := r.parse(before.Value)
-	return known && was <= value && (supported || now.Sub(before.Since) < leastStay)
+	return (known && was <= value || before.Value == "" && value == 0) && (supported || now.Sub(before.Since) < leastStay)
 }
 
 func findRecommendation(list []Recommendation, name string) *Recommendation {

@@ -26,7 +26,7 @@ const (
 	leastStep = 1.25
 	// leastObserved is what must have been measured before there is a recommendation, in
 	// seconds.
-	leastObserved = 600
+	leastObserved = agentapi.TuningLeastSeconds
 	// longestEvidence is how long a measurement counts after its end.
 	longestEvidence = 25 * time.Hour
 )

@@ -17,7 +17,9 @@ import (
 
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/holdfast-db/holdfast/api/v1alpha1"
 	"github.com/holdfast-db/holdfast/test/chromium"
 	"github.com/holdfast-db/holdfast/test/goldenapi"
 )
@@ -39,10 +41,10 @@ const ordersPage = "#/cluster/PostgresCluster/shop/orders"
 var pages = []Page{
 	{"fleet", "#/fleet", []string{"3 of 3 clusters", "pg/orders", "my/billing", "ec/config", "ImagePullBackOff", "Degraded", "Drifted"}},
 	{"cluster", ordersPage, []string{"orders-2", "1.7 s", "follows orders-0", "every owned object is as declared", "Deadlock", "DriftReverted", "spec.parameters.max_wal_size"}},
-	{"drift", "#/drift", []string{".spec.selector by kubectl-edit", "kubectl-scale", "kubectl holdfast drift ec/config -n platform --diff"}},
+	{"drift", "#/drift", []string{".spec.selector by kubectl-edit", "kubectl-scale", "kubectl get Service/orders-rw -n shop -o jsonpath='{.spec.selector}'", "any field may hold a secret", "kubectl holdfast drift ec/config -n platform --diff"}},
 	{"backups", "#/backups", []string{"orders-20260301-0200", "Passed", "4m12s", "126 MiB", "Failed"}},
 	{"insights", "#/insights", []string{"SlowStatement", "1204", "orders-0"}},
-	{"recommendations", "#/recommendations", []string{"spec.parameters.max_wal_size", "1GB → 2GB", "87 of 100 checkpoints in 25 hours were forced", "restart", "kubectl holdfast recommend pg/orders -n shop -o patch"}},
+	{"recommendations", "#/recommendations", []string{"spec.parameters.max_wal_size", "1GB → 2GB", "87 of 100 checkpoints in 25 hours were forced", "restart", "The operator changes none of these: commit what you agree with", "kubectl holdfast recommend pg/orders -n shop -o patch"}},
 	{"plan", "#/plan", []string{"PostgresCluster shop/orders", ".spec.storage.size"}},
 }
 
@@ -78,6 +80,55 @@ func TestPagesOfSeveralClusters(t *testing.T) {
 	} {
 		b.CheckPage(page, "light")
 	}
+}
+
+// What the operator does with recommendations is said of each cluster: with mode Apply, what it
+// tries and keeps, and why it does not try a value.
+func TestRecommendationsByMode(t *testing.T) {
+	tried := orders()
+	tried.Name, tried.Spec.Tuning.Mode = "returns", v1alpha1.TuningApply
+	tried.Status.Recommendations[0].Untried = &v1alpha1.UntriedStatus{Reason: "VolumeUsage", Message: "more than 70 % of a member's volume are in use", Since: before(time.Hour)}
+	tried.Status.Recommendations = append(tried.Status.Recommendations, v1alpha1.RecommendationStatus{
+		Field: "spec.parameters.work_mem", Current: "4MB", Evidence: "200 temporary files", Since: before(time.Hour),
+		Untried: &v1alpha1.UntriedStatus{Reason: "MemoryLimit", Message: "spec.resources.limits.memory allows no larger value", Since: before(time.Hour)},
+	})
+	kept := orders()
+	kept.Name, kept.Spec.Tuning.Mode, kept.Status.Recommendations = "reviews", v1alpha1.TuningApply, nil
+	kept.Status.Tuning = &v1alpha1.TuningStatus{
+		Settings: []v1alpha1.TunedSettingStatus{{Name: "max_wal_size", Value: "2GB", From: "1GB", Evidence: "47 % of the forced checkpoints were left", Since: before(time.Hour)}},
+		Trial:    &v1alpha1.TuningTrialStatus{Name: "work_mem", Value: "8MB", From: "4MB", Evidence: "100 temporary files", Since: before(time.Hour)},
+		Resting: []v1alpha1.RestingSettingStatus{
+			{Name: "max_wal_size", Value: "4GB", Reason: "it is no better", Quarantined: true, Since: before(time.Hour), Until: metav1.NewTime(time.Date(2026, 4, 1, 0, 0, 0, 0, time.UTC))},
+		},
+	}
+	a := goldenapi.Start(t, &goldenapi.Server{Lists: map[string][]any{"postgresclusters": {orders(), tried, kept}, "mysqlclusters": {}, "etcdclusters": {}, "backups": {}}})
+	b := OpenBrowser(t, startUI(t, a))
+	b.CheckPage(Page{"recommendations", "#/recommendations", []string{
+		"pg/orders", "The operator changes none of these: commit what you agree with",
+		"pg/returns", "a value that is tried or kept is in force without a commit", "more than 70 % of a member's volume are in use (VolumeUsage)", "4MB, and no larger value fits", "No setting is kept or tried.",
+		"pg/reviews", "Nothing is recommended.", "1GB → 2GB", "kept", "47 % of the forced checkpoints were left", "4MB → 8MB", "in quarantine until 2026-04-01", "it is no better",
+	}}, "light")
+	if text := b.Text(); strings.Count(text, "The operator changes none of these") != 1 || strings.Count(text, "The operator tries settings here") != 2 {
+		t.Errorf("what the operator does is said wrongly: %s", text)
+	}
+	checkOnlyRead(t, a)
+}
+
+// What a Secret has is not shown, and how to see it is not said either.
+func TestDriftOfASecret(t *testing.T) {
+	c := orders()
+	c.Status.Drift.Last = []v1alpha1.DriftRecord{
+		{Time: before(time.Minute), Object: "Secret/orders-app", Path: ".data.password", Manager: "kubectl-edit", Operation: "Update", Action: "Reverted"},
+		{Time: before(time.Minute), Object: "Service/orders-rw", Path: `.spec.ports[name="client"].port`, Manager: "kubectl-edit", Operation: "Update", Action: "Reverted"},
+		{Time: before(time.Minute), Object: "ConfigMap/orders-config", Path: ".data", Manager: "kubectl-edit", Operation: "Update", Action: "Reported"},
+	}
+	a := goldenapi.Start(t, &goldenapi.Server{Lists: map[string][]any{"postgresclusters": {c}, "mysqlclusters": {}, "etcdclusters": {}, "backups": {}}})
+	b := OpenBrowser(t, startUI(t, a))
+	b.CheckPage(Page{"drift", "#/drift", []string{".data.password by kubectl-edit", "of a Secret: it is not shown", "kubectl get Service/orders-rw -n shop -o yaml", "kubectl holdfast drift pg/orders -n shop --diff"}}, "light")
+	if text := b.Text(); strings.Contains(text, "kubectl get Secret") {
+		t.Errorf("a command shows a Secret: %s", text)
+	}
+	checkOnlyRead(t, a)
 }
 
 // checkOnlyRead: whatever was shown, the API server was only read, and no Secret was.

@@ -88,7 +88,7 @@ func (s *liveSettings) buildInput(parameters map[string]string, control server.C
 // configuration, if they are the declared ones.
 func (s *liveSettings) reportParameters(config *agent.Config, declared bool, refused error) {
 	if declared {
-		s.files.RecordProven(config.Parameters)
+		s.files.RecordProven(parameters.ReadTuned(config.Parameters, config.Tuned))
 		s.reportInForce(config.Hash, settings.HeldBack(s.buildInput(config.Parameters, s.control)))
 		return
 	}
@@ -110,7 +110,7 @@ func (s *liveSettings) reportInForce(hash string, waits []string) {
 // goes.
 func (s *liveSettings) takeConfig(ctx context.Context, config *agent.Config) {
 	status := s.host.Store.Get()
-	known := config != nil && status.ConfigHash == config.Hash
+	known := config != nil && status.ConfigHash == config.Hash && maps.Equal(s.parameters, config.Parameters)
 	if known && status.ConfigError != "" {
 		// What is in force was declared again: going back repairs a refusal.
 		s.refused = ""
@@ -135,16 +135,39 @@ func (s *liveSettings) takeConfig(ctx context.Context, config *agent.Config) {
 		s.observePending(ctx)
 		s.reportInForce(config.Hash, waits)
 		if len(s.host.Store.Get().PendingRestart) == 0 {
-			s.files.RecordProven(config.Parameters)
+			s.files.RecordProven(parameters.ReadTuned(config.Parameters, config.Tuned))
 		}
 		s.log.Info("configuration taken up", "hash", config.Hash)
 	case errors.As(err, &refused):
 		s.refused = config.Hash
 		s.host.Store.Update(func(to *agentapi.Status) { to.ConfigError = err.Error() })
 		s.log.Warn("configuration refused", "hash", config.Hash, "error", err.Error())
+		if err := s.rollBackTuned(ctx, config, floors); err != nil {
+			s.refused = "" // it is tried again, and then this, too
+			s.log.Warn("what was tuned is not rolled back yet", "error", err.Error())
+		}
 	default:
 		s.log.Warn("configuration not taken up yet", "error", err.Error())
 	}
+}
+
+// rollBackTuned has the server run without what a refused configuration no longer tunes: a
+// declared setting that is refused must not keep a tried value in force.
+func (s *liveSettings) rollBackTuned(ctx context.Context, config *agent.Config, floors server.ControlData) error {
+	now := parameters.Tuned{Parameters: s.parameters, Values: s.files.ReadProven().Values}
+	next := now.Follow(config.Parameters, config.Tuned)
+	if maps.Equal(next.Parameters, now.Parameters) {
+		return nil
+	}
+	if _, err := s.applyParameters(ctx, next.Parameters, floors); err != nil {
+		return err
+	}
+	if err := s.reloadSettings(ctx); err != nil {
+		return err
+	}
+	s.files.RecordProven(next)
+	s.log.Info("what was tuned is rolled back, and the configuration is refused", "hash", config.Hash)
+	return nil
 }
 
 // readFloors are what pg_control says now of the primary's settings: it follows

@@ -206,7 +206,7 @@ func (r *rejoin) newRewinder(report func(string)) *rewind.Rewinder {
 	return rewind.NewRewinder(rewind.Options{
 		Log: r.a.o.Log, Volume: r.a.o.DataDir, PGData: r.a.o.pgdataPath(), RunDir: r.a.o.RunDir, Programs: r.a.programs, Lock: r.a.Lock, Space: r.a.o.measureSpace, Report: report,
 		Settings: func(control server.ControlData) map[string]string {
-			in := r.a.files.BuildInput(r.a.currentConfig(), r.a.files.ReadProven(), control, false)
+			in := r.a.files.BuildInput(r.a.currentConfig(), r.a.files.ReadProven().Parameters, control, false)
 			return settings.ComputeSettings(in)
 		},
 		Led: func() []rewind.Term {

@@ -124,13 +124,14 @@ func (a *postgresAgent) runServer(ctx context.Context, l *serverLife) error {
 	return l.watchServer(ctx)
 }
 
-// startServer tries the declared parameters, then those that worked last, then none:
-// a parameter that the server only refuses when it starts must not keep the
-// database down.
+// startServer tries the declared parameters, then those that worked last, as far as they are
+// still tuned like that, then none: a parameter that the server only refuses when it starts
+// must not keep the database down.
 func (l *serverLife) startServer(ctx context.Context, fences int64) error {
 	config, _ := l.a.Config.Current()
 	var refused error
-	for i, candidate := range parameters.ListCandidates(config.Parameters, l.a.files.ReadProven()) {
+	proven := l.a.files.ReadProven().Follow(config.Parameters, config.Tuned)
+	for i, candidate := range parameters.ListCandidates(config.Parameters, proven.Parameters) {
 		in, err := l.settings.applyParameters(ctx, candidate, l.control)
 		if err == nil {
 			err = l.startWith(ctx, in, fences)

@@ -22,8 +22,8 @@ type UsageOptions struct {
 	// Container are the files of the container's control group.
 	Container fs.FS
 	// Publish has the operator ask for a new report, and says whether it will: it is asked
-	// too often otherwise.
-	Publish func(now time.Time) bool
+	// too often otherwise. What is not urgent may wait for other news.
+	Publish func(now time.Time, urgent bool) bool
 }
 
 // UsageRecorder keeps what the container of the database uses. It is safe for use by several
@@ -129,7 +129,7 @@ func (r *UsageRecorder) publish(now time.Time) {
 	due := urgent || compared != r.published && now.Sub(r.publishedAt) >= publishedInterval || now.Sub(r.publishedAt) >= 12*time.Hour
 	failing := r.failing
 	r.mu.Unlock()
-	if failing || !due || !r.o.Publish(now) {
+	if failing || !due || !r.o.Publish(now, urgent) {
 		return
 	}
 	r.mu.Lock()

@@ -55,7 +55,9 @@ type usageWorld struct {
 	c         *container
 	m         *member
 	published []time.Time
-	refuses   bool
+	// urgent are those of them that waited for nothing.
+	urgent  int
+	refuses bool
 }
 
 func newUsageWorld(dir string) *usageWorld {
@@ -68,9 +70,12 @@ func newUsageWorld(dir string) *usageWorld {
 func (w *usageWorld) restart(dir string) {
 	w.UsageRecorder = NewUsageRecorder(UsageOptions{
 		Log: slog.New(slog.DiscardHandler), Volume: w.m.volume(dir),
-		Publish: func(now time.Time) bool {
+		Publish: func(now time.Time, urgent bool) bool {
 			if !w.refuses {
 				w.published = append(w.published, now)
+			}
+			if urgent && !w.refuses {
+				w.urgent++
 			}
 			return !w.refuses
 		},
@@ -129,6 +134,9 @@ func TestUsageIsPublished(t *testing.T) {
 	at := w.live(begin, 5, 0.5)
 	w.refuses = false
 	at = w.live(at, 3*1440, 0.5)
+	if w.urgent != 1 {
+		t.Errorf("%d of the first reports are urgent", w.urgent)
+	}
 	w.published = nil
 	at = w.live(at, 4*1440, 0.5)
 	if n := len(w.published); n != 8 {
@@ -141,8 +149,8 @@ func TestUsageIsPublished(t *testing.T) {
 	}
 	w.published = nil
 	w.c.kills++
-	if w.live(at, 2, 3); len(w.published) != 1 {
-		t.Errorf("a kill is published %d times", len(w.published))
+	if w.live(at, 2, 3); len(w.published) != 1 || w.urgent != 2 {
+		t.Errorf("a kill is published %d times, and %d reports were urgent", len(w.published), w.urgent)
 	}
 	if got := w.sized(at); got.Kills != 1 {
 		t.Errorf("%+v", got)

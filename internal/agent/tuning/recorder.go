@@ -23,6 +23,9 @@ const (
 	measureTimeout = 5 * time.Second
 	// publishInterval is the least time between two revisions.
 	publishInterval = 10 * time.Minute
+	// longestWait is for settings that change again and again: what was measured is published
+	// then, though it does not suffice.
+	longestWait = 3 * publishInterval
 	// slotLength is the longest slot, and slotsKept bounds how many are kept: those of a
 	// trial and of the day before it, and some that changes of settings have cut.
 	slotLength = time.Hour
@@ -51,10 +54,11 @@ type Measure func(ctx context.Context) (*Sample, error)
 
 // Recorder adds samples up.
 type Recorder struct {
-	mu          sync.Mutex
-	tuning      agentapi.Tuning
-	before      *Sample
-	beforeAt    time.Time
+	mu       sync.Mutex
+	tuning   agentapi.Tuning
+	before   *Sample
+	beforeAt time.Time
+	// publishedAt is when the last revision was published; zero while there is none.
 	publishedAt time.Time
 	// addTo adds what others measured to each report; nil for nothing.
 	addTo func(*agentapi.Tuning)
@@ -69,16 +73,44 @@ func NewRecorder(pod, podUID string) *Recorder {
 func (r *Recorder) AddToReports(add func(*agentapi.Tuning)) { r.addTo = add }
 
 // Renew returns the revision to publish since what others measured is new; empty where the
-// last one is too recent.
-func (r *Recorder) Renew(now time.Time) string {
+// last one is too recent. What is not urgent also waits for a measurement of the database that
+// is about to suffice: a revision now would hold that back for ten minutes, and has both then.
+func (r *Recorder) Renew(now time.Time, urgent bool) string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if !r.publishedAt.IsZero() && now.Sub(r.publishedAt) < publishInterval {
+	if !r.publishedAt.IsZero() && now.Sub(r.publishedAt) < publishInterval || !urgent && r.isAwaited(now) {
 		return ""
 	}
+	return r.publish(now)
+}
+
+func (r *Recorder) publish(now time.Time) string {
 	r.publishedAt = now
 	r.tuning.Revision = now.Format(time.RFC3339)
 	return r.tuning.Revision
+}
+
+// isDue says whether what was measured is to be published: at most once in ten minutes, and
+// rather when it suffices for a recommendation than shortly before.
+func (r *Recorder) isDue(now time.Time) bool {
+	since := now.Sub(r.publishedAt)
+	return since >= publishInterval && (!r.isAwaited(now) || since >= longestWait && !r.publishedAt.IsZero())
+}
+
+// isAwaited says whether the database is measured, and was for less time with its settings than
+// a recommendation needs.
+func (r *Recorder) isAwaited(now time.Time) bool {
+	if r.before == nil || now.Sub(r.beforeAt) > longestGap {
+		return false
+	}
+	seconds := 0.0
+	for _, slot := range slices.Backward(r.tuning.Slots) {
+		if !maps.Equal(slot.Settings, r.before.Settings) || now.Sub(slot.Start) > reportAge {
+			break
+		}
+		seconds += slot.Seconds
+	}
+	return seconds < agentapi.TuningLeastSeconds
 }
 
 // Follow measures until ctx ends, and publishes a revision at most once in ten minutes.
@@ -133,16 +165,10 @@ func (r *Recorder) Record(now time.Time, s *Sample) string {
 	for name, value := range s.Levels {
 		slot.Peaks[name] = max(slot.Peaks[name], value)
 	}
-	if now.Sub(r.publishedAt) < publishInterval {
+	if !r.isDue(now) {
 		return ""
 	}
-	first := r.publishedAt.IsZero()
-	r.publishedAt = now
-	if first {
-		return "" // there is nothing yet to judge by
-	}
-	r.tuning.Revision = now.Format(time.RFC3339)
-	return r.tuning.Revision
+	return r.publish(now)
 }
 
 // isReset says whether a counter was set back, as at a restart.

@@ -121,7 +121,7 @@ func TestRecordIsBounded(t *testing.T) {
 			revisions++
 		}
 	}
-	if revisions > 3*24*6 || revisions < 3*24*6-80 {
+	if revisions > 3*24*6 || revisions < 2*2*3*24 { // two of each half an hour with the same settings
 		t.Errorf("%d revisions in three days", revisions)
 	}
 	if n := len(r.ReportHours().Slots); n > slotsKept {
@@ -130,6 +130,79 @@ func TestRecordIsBounded(t *testing.T) {
 	slots := r.Report().Slots
 	if slots[0].Start.Before(noon.Add(3*24*time.Hour - 26*time.Hour)) {
 		t.Errorf("%d slots since %s", len(slots), slots[0].Start)
+	}
+}
+
+// What suffices for a recommendation is published with the first measurement that makes it so,
+// and not at the end of another ten minutes: after the start of an agent, and after a setting
+// changed. No two revisions are published within ten minutes.
+func TestPublishedOnceItSuffices(t *testing.T) {
+	r := NewRecorder("orders-0", "uid-0")
+	var published []time.Time
+	publish := func(at time.Time, revision string) {
+		if revision != "" {
+			published = append(published, at)
+		}
+	}
+	// Two goroutines measure once a minute, and a sample of the database takes a while. The
+	// setting changes every 97 minutes; what others measured is new at the start and every hour.
+	const changes = 97
+	first, suffices, changed := map[int]time.Time{}, map[int]time.Time{}, 0
+	for m := range 12 * 60 {
+		tick := noon.Add(time.Duration(m) * time.Minute)
+		if m%60 == 0 || m%60 < 25 && m > 0 && published[len(published)-1].Before(tick.Truncate(time.Hour)) {
+			publish(tick, r.Renew(tick, m == 0))
+		}
+		changed = m / changes
+		at := tick.Add(time.Duration(15-m%11) * time.Millisecond)
+		publish(at, r.Record(at, sample(float64(m), float64(4+changed))))
+		slots := r.Report().Slots
+		if len(slots) == 0 || slots[len(slots)-1].Settings["work_mem"] != float64(4+changed) || slots[len(slots)-1].Seconds < agentapi.TuningLeastSeconds {
+			continue
+		}
+		if suffices[changed].IsZero() {
+			suffices[changed] = at
+		}
+		if first[changed].IsZero() && published[len(published)-1].Equal(at) {
+			first[changed] = at
+		}
+	}
+	for change := range changed + 1 {
+		// The last revision before may be less than ten minutes ago by the time that a sample takes.
+		if late := first[change].Sub(suffices[change]); first[change].IsZero() || late > time.Minute+time.Second {
+			t.Errorf("the setting %d suffices at %s, and is published at %s", change, suffices[change], first[change])
+		}
+	}
+	for i := 1; i < len(published); i++ {
+		if published[i].Sub(published[i-1]) < publishInterval {
+			t.Errorf("published at %s and at %s", published[i-1], published[i])
+		}
+	}
+}
+
+// A kill is published at once, also while a measurement is about to suffice, and settings that
+// change again and again do not keep what was measured from the operator.
+func TestPublishedWhileItDoesNotSuffice(t *testing.T) {
+	r := NewRecorder("orders-0", "uid-0")
+	r.Renew(noon, true)
+	revisions := 0
+	for m := 1; m <= 120; m++ {
+		if r.Record(noon.Add(time.Duration(m)*time.Minute), sample(float64(m), float64(m/5))) != "" {
+			revisions++
+		}
+	}
+	if revisions != 3 {
+		t.Errorf("%d revisions in two hours", revisions)
+	}
+	now := noon.Add(131 * time.Minute)
+	for m := 121; m <= 131; m++ {
+		r.Record(noon.Add(time.Duration(m)*time.Minute), sample(float64(m), float64(m/5)))
+	}
+	if revision := r.Renew(now, false); revision != "" {
+		t.Errorf("what is not urgent is published at %s", revision)
+	}
+	if r.Renew(now, true) == "" {
+		t.Error("a kill is not published")
 	}
 }
 
@@ -159,7 +232,7 @@ func TestFollow(t *testing.T) {
 		if slots := r.Report().Slots; minutes < 30 || len(slots) != 1 || slots[0].Sums[agentapi.TuningSamples] != float64(minutes-3) {
 			t.Errorf("%d measurements, and kept is %+v", minutes, slots)
 		}
-		if len(published) != 2 || published[0] == published[1] {
+		if len(published) != 2 || published[0] == published[1] { // after 11 and 22 minutes or so
 			t.Errorf("published is %q", published)
 		}
 	})

@@ -92,6 +92,7 @@ func readRecommendations(e tune.Engine, recorded []v1alpha1.RecommendationStatus
 		if name := names[r.Field]; name != "" {
 			list = append(list, tune.Recommendation{
 				Name: name, Field: r.Field, Current: r.Current, Value: r.Value, Evidence: r.Evidence, Restart: r.Restart, Since: r.Since.UTC(),
+				Untried: readUntried(r.Untried),
 			})
 		}
 	}
@@ -103,8 +104,23 @@ func writeRecommendations(spec tune.Spec, list []tune.Recommendation) []v1alpha1
 	for _, r := range list {
 		status = append(status, v1alpha1.RecommendationStatus{
 			Field: r.Field, Current: r.Current, Value: r.Value, Evidence: r.Evidence, Restart: r.Restart, Since: metav1.NewTime(r.Since),
-			Computed: tune.ListComputed(spec, r.Name),
+			Computed: tune.ListComputed(spec, r.Name), Untried: writeUntried(spec, r.Untried),
 		})
 	}
 	return status
+}
+
+func readUntried(recorded *v1alpha1.UntriedStatus) *tune.Untried {
+	if recorded == nil {
+		return nil
+	}
+	return &tune.Untried{Reason: tune.Reason(recorded.Reason), Message: recorded.Message, Since: recorded.Since.UTC()}
+}
+
+// writeUntried writes nothing where nothing would be tried: what is recorded is of another mode.
+func writeUntried(spec tune.Spec, u *tune.Untried) *v1alpha1.UntriedStatus {
+	if u == nil || !spec.Apply {
+		return nil
+	}
+	return &v1alpha1.UntriedStatus{Reason: string(u.Reason), Message: u.Message, Since: metav1.NewTime(u.Since)}
 }

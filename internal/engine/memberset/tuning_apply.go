@@ -103,12 +103,29 @@ func findHours(c v1alpha1.Cluster, now time.Time) (pod string, since time.Time) 
 	return pod, since.Add(-tune.HoursRead)
 }
 
-// DecideTuning is what is tuned from the next pass on, and what changed. Primary is the
-// member that takes writes, empty for none, and settled says that no step is to be taken.
-func (j *Judgement) DecideTuning(t Tuning, primary string, settled bool) (*v1alpha1.TuningStatus, []engine.Announcement) {
+// DecideTuning reports what is tuned from the next pass on, and why what is recommended is not
+// tried. It returns what changed. Primary is the member that takes writes, empty for none, and
+// settled says that no step is to be taken.
+func (j *Judgement) DecideTuning(report *engine.Report, t Tuning, primary string, settled bool) []engine.Announcement {
 	if j.Cluster.Common().Suspend {
-		return j.Cluster.CommonStatus().Tuning, nil // members get nothing, so nothing is decided
+		report.Tuning = j.Cluster.CommonStatus().Tuning
+		return nil // members get nothing, so nothing is decided
 	}
+	e := j.listTuningEvidence(t, primary, settled)
+	next, steps := tune.Next(t.spec, e, t.state, j.Now)
+	was := readRecommendations(t.spec.Engine, j.Cluster.CommonStatus().Recommendations)
+	list := readRecommendations(t.spec.Engine, report.Recommendations)
+	for n, r := range tune.ExplainUntried(t.spec, e, next, steps, list, was, j.Now) {
+		report.Recommendations[n].Untried = writeUntried(t.spec, r.Untried)
+	}
+	if j.Cluster.CommonStatus().Tuning != nil || !next.IsEmpty() {
+		report.Tuning = writeTuning(next)
+	}
+	return announceTuning(steps)
+}
+
+// listTuningEvidence is what is known of the members.
+func (j *Judgement) listTuningEvidence(t Tuning, primary string, settled bool) tune.Evidence {
 	e := tune.Evidence{Primary: primary, Config: agentapi.HashConfig(j.Desired.Config), Settled: settled && j.isSettled(), LastKill: j.findLastKill()}
 	for n, pod := range j.Observed.Pods {
 		m := j.Observed.Member(n)
@@ -123,11 +140,7 @@ func (j *Judgement) DecideTuning(t Tuning, primary string, settled bool) (*v1alp
 			e.Slots = j.measuredBy(pod)
 		}
 	}
-	next, steps := tune.Next(t.spec, e, t.state, j.Now)
-	if j.Cluster.CommonStatus().Tuning == nil && next.IsEmpty() {
-		return nil, nil
-	}
-	return writeTuning(next), announceTuning(steps)
+	return e
 }
 
 // isSettled says whether nothing is under way: a load is judged by itself.

@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 
 	"k8s.io/utils/ptr"
@@ -88,11 +89,23 @@ func listMeasured(c *v1alpha1.PostgresCluster) map[string]string {
 	return fields
 }
 
+// listTuned are the names of parameters that the spec does not declare.
+func listTuned(c *v1alpha1.PostgresCluster, parameters map[string]string) []string {
+	var tuned []string
+	for name := range parameters {
+		if _, declared := c.Spec.Parameters[name]; !declared {
+			tuned = append(tuned, name)
+		}
+	}
+	slices.Sort(tuned)
+	return tuned
+}
+
 // clusterConfig is the configuration of the members.
 func clusterConfig(c *v1alpha1.PostgresCluster, d desired, parameters map[string]string) []byte {
 	config := memberset.BaseConfig(membersOf(c), d.Desired)
 	config.Archive = membersOf(c).Archive()
-	config.Parameters, config.OlderData = parameters, d.requests.older.request
+	config.Parameters, config.Tuned, config.OlderData = parameters, listTuned(c, parameters), d.requests.older.request
 	config.FailoverConfig = failoverConfig(c, d.requests)
 	config.Database, config.Owner = d.first.Database, d.first.Owner
 	return memberset.RenderConfig(config)

@@ -65,7 +65,7 @@ func planCluster(c *v1alpha1.PostgresCluster, o memberset.Observation, now time.
 	p.Resets = j.listResets()
 	p.Report = j.reportCluster()
 	p.Report.Election = election
-	p.Report.Tuning, p.Announcements = j.DecideTuning(d.tuning, j.findPrimary(), writable && p.Step == nil)
+	p.Announcements = j.DecideTuning(&p.Report, d.tuning, j.findPrimary(), writable && p.Step == nil)
 	p.Report.Archive, p.Report.Requests = archive.ReportArchive(now), j.AddAgentRequest(d.requests.listRequests())
 	p.Import = j.planImport()
 	p.Demand = archive.DemandBackup(p.Report.Archive, now)

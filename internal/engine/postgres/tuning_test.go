@@ -53,10 +53,21 @@ func TestTunedParameters(t *testing.T) {
 		"durability is recorded": {func(w *world) {
 			w.c.Status.Tuning.Settings[0] = v1alpha1.TunedSettingStatus{Name: "fsync", Value: "off"}
 		}, map[string]string{"work_mem": "8MB"}},
-		"nothing is recorded": {func(w *world) { w.c.Status.Tuning = nil }, nil},
+		"another major version": {func(w *world) { w.c.Spec.Version = "18" }, map[string]string{"max_wal_size": "128MB"}},
+		"nothing is recorded":   {func(w *world) { w.c.Status.Tuning = nil }, nil},
 	} {
 		w := trying(t)
 		c.change(w)
+		var tuned []string
+		for name := range c.want {
+			if _, declared := w.c.Spec.Parameters[name]; !declared {
+				tuned = append(tuned, name)
+			}
+		}
+		slices.Sort(tuned)
+		if diff := cmp.Diff(tuned, w.config().Tuned); diff != "" {
+			t.Errorf("%s: named as tuned (-want +got):\n%s", name, diff)
+		}
 		if diff := cmp.Diff(c.want, w.config().Parameters); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}
@@ -189,6 +200,50 @@ func TestTuningOnAFullVolume(t *testing.T) {
 	w.status(1).VolumeUsed = 86
 	if s := w.plan().Report.Tuning; len(s.Settings) != 0 || s.Trial == nil || len(s.Resting) != 1 || s.Resting[0].Name != "max_wal_size" {
 		t.Errorf("at 86 %%: %+v", s)
+	}
+}
+
+// What mode Apply does not try says why where it is recommended, in the status of the same
+// pass. A suspended cluster keeps what was said, and another mode drops it.
+func TestUntriedIsReported(t *testing.T) {
+	w := ledBy(t, 2, 0)
+	w.c.Spec.Tuning.Mode = v1alpha1.TuningApply
+	w.c.Status.RolledOut = &v1alpha1.RolledOutStatus{Generation: w.c.Generation}
+	o := w.o.Members["orders-0"]
+	o.Tuning = &agentapi.Tuning{Pod: "orders-0", PodUID: string(w.o.Pods[0].UID), Slots: hoursOfWAL(24)}
+	o.Tuning.Slots[23].ConfigHash = hashNow(w)
+	w.o.Members["orders-0"] = o
+	for n := range 2 {
+		w.status(n).ConfigHash = hashNow(w)
+	}
+	w.status(1).VolumeSize, w.status(1).VolumeUsed = 100, 71
+	untried := func() *v1alpha1.UntriedStatus {
+		t.Helper()
+		list := w.plan().Report.Recommendations
+		if len(list) != 1 || list[0].Field != "spec.parameters.max_wal_size" {
+			t.Fatalf("recommended is %+v", list)
+		}
+		return list[0].Untried
+	}
+	u := untried()
+	if u == nil || u.Reason != string(tune.VolumeUsage) || !strings.Contains(u.Message, "70 %") || u.Since.IsZero() || w.plan().Report.Tuning != nil {
+		t.Fatalf("%+v, tuned is %+v", u, w.plan().Report.Tuning)
+	}
+	w.c.Status.Recommendations = w.plan().Report.Recommendations
+	if again := untried(); !cmp.Equal(u, again) {
+		t.Errorf("%+v, and then %+v", u, again)
+	}
+	w.status(1).VolumeUsed = 69
+	if got := w.plan().Report.Tuning; got == nil || got.Trial == nil {
+		t.Errorf("with disk space %+v is tried", got)
+	}
+	w.c.Spec.Suspend = true
+	if again := untried(); !cmp.Equal(u, again) {
+		t.Errorf("suspended, it says %+v", again)
+	}
+	w.c.Spec.Suspend, w.c.Spec.Tuning.Mode = false, v1alpha1.TuningRecommend
+	if again := untried(); again != nil {
+		t.Errorf("with mode Recommend, it says %+v", again)
 	}
 }
 

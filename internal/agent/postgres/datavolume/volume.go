@@ -31,6 +31,9 @@ const (
 	DropName = "pgdata.drop"
 	// ParametersName holds the parameters with which the database last ran.
 	ParametersName = "parameters.json"
+	// TunedName holds which of them were tuned, with their values. Agents that know nothing of
+	// it leave files alone that begin with a dot.
+	TunedName = ".holdfast-tuned"
 	// CompleteName says that the copy is complete. It stands beside the copy:
 	// inside, it might have come from the primary.
 	CompleteName = "pgdata.new.complete"

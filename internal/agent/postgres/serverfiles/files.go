@@ -165,19 +165,30 @@ func (f *Files) DropAltered() (map[string]string, error) {
 // AlteredPath is the file of what ALTER SYSTEM has set.
 func (f *Files) AlteredPath() string { return filepath.Join(f.o.PGData, settings.AlterSystemFile) }
 
-// ReadProven are the user's parameters with which the database last
-// ran; nil where none are known.
-func (f *Files) ReadProven() map[string]string {
-	var parameters map[string]string
-	if _, err := atomicfile.ReadJSON(filepath.Join(f.o.Volume, datavolume.ParametersName), &parameters); err != nil {
-		return nil
+// ReadProven are the parameters with which the database last ran; nil where none are known.
+// Which of them were tuned is not known of an earlier agent.
+func (f *Files) ReadProven() (proven parameters.Tuned) {
+	if _, err := atomicfile.ReadJSON(f.onVolume(datavolume.ParametersName), &proven.Parameters); err != nil {
+		return parameters.Tuned{}
 	}
-	return parameters
+	if _, err := atomicfile.ReadJSON(f.onVolume(datavolume.TunedName), &proven.Values); err != nil {
+		proven.Values = nil
+	}
+	return proven
 }
 
-// RecordProven keeps the user's parameters as those that the database runs with.
-func (f *Files) RecordProven(parameters map[string]string) {
-	if err := atomicfile.WriteJSON(filepath.Join(f.o.Volume, datavolume.ParametersName), parameters); err != nil {
+// RecordProven keeps the parameters as those that the database runs with. A value counts as tuned
+// only while it is in both files, so the order does not matter.
+func (f *Files) RecordProven(proven parameters.Tuned) {
+	err := atomicfile.WriteJSON(f.onVolume(datavolume.ParametersName), proven.Parameters)
+	if len(proven.Values) > 0 {
+		err = errors.Join(err, atomicfile.WriteJSON(f.onVolume(datavolume.TunedName), proven.Values))
+	} else if gone := os.Remove(f.onVolume(datavolume.TunedName)); !errors.Is(gone, fs.ErrNotExist) {
+		err = errors.Join(err, gone)
+	}
+	if err != nil {
 		f.o.Log.Warn("cannot keep the parameters", "error", err.Error())
 	}
 }
+
+func (f *Files) onVolume(name string) string { return filepath.Join(f.o.Volume, name) }

@@ -2,7 +2,7 @@
 import { Component } from './vendor/preact.js';
 import uPlot from './vendor/uplot.js';
 import { Ago, Command, Missing, State, Table, formatAge, html, shortName } from './parts.js';
-import { driftColumns, insightColumns, recommendationColumns } from './pages.js';
+import { Advice, DriftValues, driftColumns, insightColumns } from './pages.js';
 
 const mostPoints = 720; // an hour of readings
 const history = new Map(); // of each cluster, since the pages were opened
@@ -133,11 +133,12 @@ export function Cluster({ data: [c] }) {
       ['Reason', (k) => k.reason], ['Message', (k) => k.message],
     ]} />
     <h2>Drift</h2>
-    <${Table} label="Drift" rows=${c.drift || []} empty="No record of drift." columns=${driftColumns} />
+    <${Table} label="Drift" rows=${(c.drift || []).map((d) => ({ ...d, cluster: c }))} empty="No record of drift." columns=${driftColumns} />
+    ${c.drift && c.drift.length ? html`<${DriftValues} />` : null}
     <h2>Insights</h2>
     <${Table} label="Insights" rows=${c.insights} empty="The members' text logs report nothing." columns=${insightColumns} />
     <h2>Recommendations</h2>
-    <${Table} label="Recommendations" rows=${c.recommendations || []} empty="Nothing is recommended." columns=${recommendationColumns} />
+    <${Advice} c=${c} />
     <h2>Events</h2>
     <${Table} label="Events" rows=${c.events || []} empty="No events." columns=${[
       ['Reason', (e) => e.reason], ['Last', (e) => html`<${Ago} time=${e.time} />`], ['Type', (e) => e.type], ['Count', (e) => e.count], ['Message', (e) => e.message],

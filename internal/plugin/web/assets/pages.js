@@ -68,7 +68,22 @@ export class Fleet extends Component {
 // gather makes one list of what each cluster has, with the cluster.
 const gather = (fleet, field) => fleet.clusters.flatMap((c) => (c[field] || []).map((item) => ({ ...item, cluster: c })));
 
-// driftColumns are those of a record of drift. A record names the field and who wrote it, and no value.
+// declaredValue is a command that prints what a record of drift is about, as it is declared: an
+// object that was put back has that. Fields of lists and names with dots are found by a person.
+const declaredValue = (d) => {
+  if (d.object.startsWith('Secret/')) return 'of a Secret: it is not shown';
+  if (d.action !== 'Reverted') return html`<code>kubectl holdfast drift ${shortName(d.cluster)} -n ${d.cluster.namespace} --diff</code>`;
+  const output = /^(\.[A-Za-z0-9_-]+)+$/.test(d.path || '') ? `jsonpath='{${d.path}}'` : 'yaml';
+  return html`<code>kubectl get ${d.object} -n ${d.cluster.namespace} -o ${output}</code>`;
+};
+
+// DriftValues says where values are: a record names the field and who wrote it, and no value, for
+// any field may hold a secret.
+export const DriftValues = () => html`<p class="quiet">Records have no values, since any field may hold a secret. What was declared is in force again: the command in the last column prints it.
+  What another client had written is in the API server's audit log, if that records requests.
+  While an object still differs, <code>kubectl holdfast drift NAME --diff</code> compares both, and masks Secrets. It needs to read Secrets, which these pages never do.</p>`;
+
+// driftColumns are those of a record of drift, with its cluster.
 export const driftColumns = [
   ['Detected', (d) => html`<${Ago} time=${d.time} />`],
   ['Object', (d) => d.object],
@@ -77,6 +92,7 @@ export const driftColumns = [
     ${d.action === 'Reverted' && html`<ins>+ declared value applied by holdfast</ins>`}
   </div>`],
   ['Action', (d) => html`<${State} text=${d.action} />`],
+  ['Declared value', declaredValue],
 ];
 
 export function Drift({ data: [fleet] }) {
@@ -90,12 +106,12 @@ export function Drift({ data: [fleet] }) {
       ['Cluster', (d) => html`${clusterLink(d.cluster)} <span class="quiet">${d.cluster.namespace}</span>`],
       ...driftColumns.slice(1),
     ]} />
+    <${DriftValues} />
     <h2>Not as declared now</h2>
     ${drifting.length
       ? drifting.map((c) => html`<p>${clusterLink(c)}: <${State} text=${c.synced} /></p>
           <${Command} text=${`kubectl holdfast drift ${shortName(c)} -n ${c.namespace} --diff`} />`)
-      : html`<p class="quiet">Every cluster is as declared.</p>`}
-    <p class="quiet">Values are compared by <code>drift --diff</code> only: that needs to read Secrets, which these pages never do.</p>`;
+      : html`<p class="quiet">Every cluster is as declared.</p>`}`;
 }
 
 export function Backups({ data: [fleet, list] }) {
@@ -147,22 +163,62 @@ export function Insights({ data: [fleet] }) {
       ]} />`;
 }
 
-export const recommendationColumns = [
+const recommendationColumns = [
   ['Field', (r) => html`<span class="name">${r.field}</span>`],
-  ['Change', (r) => html`${r.current} → <strong>${r.value}</strong>`],
+  ['Change', (r) => (r.value ? html`${r.current} → <strong>${r.value}</strong>` : html`${r.current}, and no larger value fits`)],
   ['Takes', (r) => (r.computed ? `restart, also for ${r.computed.join(', ')}` : r.restart ? 'restart' : 'reload')],
   ['Evidence', (r) => r.evidence],
   ['Since', (r) => html`<${Ago} time=${r.since} />`],
 ];
 
+const untriedColumn = ['Why it is not tried', (r) => r.untried && html`${r.untried.message} <span class="quiet">(${r.untried.reason})</span>`];
+
+const tuningColumns = [
+  ['Setting', (t) => html`<span class="name">spec.parameters.${t.name}</span>`],
+  ['Value', (t) => (t.from ? html`${t.from} → <strong>${t.value}</strong>` : t.value)],
+  ['State', (t) => html`<${State} text=${t.state} tone=${t.tone} />`],
+  ['Evidence', (t) => t.evidence || t.reason],
+  ['Since', (t) => html`<${Ago} time=${t.since} />`],
+];
+
+// listTuned is what mode Apply keeps, tries, and does not try for a time.
+function listTuned(tuning) {
+  const { settings = [], trial, resting = [] } = tuning || {};
+  return [
+    ...settings.map((t) => ({ ...t, state: 'kept', tone: 'good' })),
+    ...(trial ? [{ ...trial, state: 'tried', tone: 'warn' }] : []),
+    ...resting.map((t) => ({ ...t, state: `${t.quarantined ? 'in quarantine' : 'not tried'} until ${(t.until || '').slice(0, 10)}`, tone: 'warn' })),
+  ];
+}
+
+const isTuned = (c) => c.tuningMode === 'Apply' || listTuned(c.tuning).length > 0;
+
+// describeMode says what the operator changes of a cluster by itself.
+const describeMode = (c) => ({
+  Apply: 'The operator tries settings here (spec.tuning.mode is Apply): a value that is tried or kept is in force without a commit. It never changes what the spec declares, nor resources.',
+  Off: 'Nothing is recommended here (spec.tuning.mode is Off).',
+}[c.tuningMode] || 'The operator changes none of these: commit what you agree with.');
+
+// Advice is what is recommended of a cluster, and what mode Apply does with it.
+export function Advice({ c }) {
+  const list = c.recommendations || [];
+  const name = `${c.namespace}/${c.name}`;
+  return html`
+    <p class="quiet">${describeMode(c)}</p>
+    <${Table} label=${`Recommendations for ${name}`} rows=${list} empty="Nothing is recommended."
+      columns=${list.some((r) => r.untried) ? [...recommendationColumns, untriedColumn] : recommendationColumns} />
+    ${isTuned(c) ? html`<h3>Tuned by the operator</h3>
+      <${Table} label=${`Settings of ${name} that are tuned`} rows=${listTuned(c.tuning)} empty="No setting is kept or tried." columns=${tuningColumns} />` : null}`;
+}
+
 export function Recommendations({ data: [fleet] }) {
-  const advised = fleet.clusters.filter((c) => c.recommendations && c.recommendations.length);
+  const advised = fleet.clusters.filter((c) => (c.recommendations && c.recommendations.length) || listTuned(c.tuning).length);
   return html`
     <${Missing} list=${fleet.unknown} />
-    <p class="quiet">Settings and resources that should change, by what members measured. Commit what you agree with: the operator changes none.</p>
+    <p class="quiet">Settings and resources that should change, by what members measured.</p>
     ${advised.length ? null : html`<p class="quiet">Nothing is recommended.</p>`}
     ${advised.map((c) => html`<section><h2>${clusterLink(c)} <span class="quiet">${c.namespace}</span></h2>
-      <${Table} label=${`Recommendations for ${c.namespace}/${c.name}`} rows=${c.recommendations} columns=${recommendationColumns} />
+      <${Advice} c=${c} />
       <${Command} text=${`kubectl holdfast recommend ${shortName(c)} -n ${c.namespace} -o patch`} /></section>`)}`;
 }
 
