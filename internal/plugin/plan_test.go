@@ -57,6 +57,15 @@ func TestPlanPrintsCosts(t *testing.T) {
 	}
 }
 
+// The cost that the pages show.
+func TestPlanCostOfOneCluster(t *testing.T) {
+	out, err := runOffline(t, "--from", "testdata/plan/priced-from", "--to", "testdata/plan/priced-to", "--prices", "../../examples/plan/prices.yaml")
+	if code, _ := ExitCode(err); code != plan.ExitChanges {
+		t.Errorf("exit code %d: %v", code, err)
+	}
+	compareGolden(t, "plan-priced.txt", out)
+}
+
 // A bad price file is an error of the command, and its message names the file and the field.
 func TestPlanRefusesBadPrices(t *testing.T) {
 	bad := filepath.Join(t.TempDir(), "bad.yaml")

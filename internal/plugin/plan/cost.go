@@ -44,7 +44,7 @@ type CostPart struct {
 	Resource string `json:"resource"`
 	// StorageClass of storage; empty where nothing names it.
 	StorageClass string `json:"storageClass,omitempty"`
-	// From and To are how much is asked for: vCPUs, or bytes.
+	// From and To are how much is asked for: vCPUs, or bytes as a quantity such as 10Gi.
 	From string `json:"from"`
 	To   string `json:"to"`
 	// Before, After and Difference are its cost; empty without a price.
@@ -140,21 +140,7 @@ func (c *Cluster) setCost(p *Prices, before, after demand) {
 	}
 	c.Cost = &Cost{Currency: p.currency, before: new(big.Rat), after: new(big.Rat)}
 	c.Cost.addComputing(p, before, after)
-	before.resolveClass(p)
-	after.resolveClass(p)
-	classes := maps.Clone(before.storage)
-	maps.Copy(classes, after.storage)
-	for _, class := range slices.Sorted(maps.Keys(classes)) {
-		part := CostPart{Resource: "storage", StorageClass: class, From: describeBytes(before.storage[class]), To: describeBytes(after.storage[class])}
-		price := p.storageMonth[class]
-		switch size := describeBytes(max(before.storage[class], after.storage[class])); {
-		case class == "":
-			c.Cost.Unknown = append(c.Cost.Unknown, fmt.Sprintf("which storage class %s have, since the declaration names none: add defaultStorageClass to the price file", size))
-		case price == nil:
-			c.Cost.Unknown = append(c.Cost.Unknown, fmt.Sprintf("what %s of storage class %s cost: add the class to storageGiBMonth of the price file", size, class))
-		}
-		c.Cost.addPart(part, price, big.NewRat(before.storage[class], gib), big.NewRat(after.storage[class], gib))
-	}
+	c.Cost.addStorage(p, p.sumByClass(before.storage), p.sumByClass(after.storage))
 	if len(c.Refused)+len(c.Waits) > 0 {
 		c.Cost.Unknown = append(c.Cost.Unknown, "what the change costs once it is done: it is refused or does not end, and the cost is that of how far it goes")
 	}
@@ -219,12 +205,37 @@ func (c *Cost) conclude() {
 	c.Before, c.After, c.Difference = describeMoney(c.before, c.after)
 }
 
-// resolveClass gives volumes that name no class the one that the price file says.
-func (d *demand) resolveClass(p *Prices) {
-	if size, has := d.storage[""]; has && p.defaultClass != "" {
-		delete(d.storage, "")
-		d.storage[p.defaultClass] += size
+// addStorage adds volumes, by their classes.
+func (c *Cost) addStorage(p *Prices, before, after map[string]int64) {
+	classes := map[string]bool{}
+	for class := range before {
+		classes[class] = true
 	}
+	for class := range after {
+		classes[class] = true
+	}
+	for _, class := range slices.Sorted(maps.Keys(classes)) {
+		was, is, price := before[class], after[class], p.storageMonth[class]
+		switch size := describeBytes(max(was, is)); {
+		case class == "":
+			c.Unknown = append(c.Unknown, fmt.Sprintf("which storage class %s have, since the declaration names none: add defaultStorageClass to the price file", size))
+		case price == nil:
+			c.Unknown = append(c.Unknown, fmt.Sprintf("what %s of storage class %s cost: add the class to storageGiBMonth of the price file", size, class))
+		}
+		c.addPart(CostPart{Resource: "storage", StorageClass: class, From: describeBytes(was), To: describeBytes(is)}, price, big.NewRat(was, gib), big.NewRat(is, gib))
+	}
+}
+
+// sumByClass gives volumes that name no class the one that the price file says.
+func (p *Prices) sumByClass(volumes map[string]int64) map[string]int64 {
+	sums := map[string]int64{}
+	for class, size := range volumes {
+		if class == "" {
+			class = p.defaultClass
+		}
+		sums[class] += size
+	}
+	return sums
 }
 
 // addCosts adds up what all clusters of a plan cost; nil without prices.
