@@ -62,11 +62,17 @@ type demand struct {
 	storage map[string]int64
 }
 
-// demandOf a world, at rest.
+// demandOf a world, at rest. Pods are taken as their template declares them: what admission
+// adds to those that run is not known of those that follow, and would look like a saving.
 func demandOf(w *forecast.World) demand {
 	d := demand{unset: map[corev1.ResourceName][]string{}, storage: map[string]int64{}}
 	for _, n := range slices.Sorted(maps.Keys(w.Observed.Pods)) {
-		d.addPod(w.Observed.Pods[n])
+		pod := w.Observed.Pods[n]
+		containers := pod.Spec.Containers
+		if set := w.Observed.StatefulSet; set != nil {
+			containers = set.Spec.Template.Spec.Containers
+		}
+		d.addPod(pod.Name, containers)
 	}
 	for _, n := range slices.Sorted(maps.Keys(w.Observed.Volumes)) {
 		d.addVolume(w.Observed.Volumes[n])
@@ -102,11 +108,11 @@ func demandAfter(w *forecast.World, steps []forecast.Step) demand {
 
 // addPod adds what the containers of a pod request. The API server takes a limit for a
 // request that is not set.
-func (d *demand) addPod(pod *corev1.Pod) {
+func (d *demand) addPod(pod string, containers []corev1.Container) {
 	for _, name := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory} {
 		set := true
-		for i := range pod.Spec.Containers {
-			asks := pod.Spec.Containers[i].Resources
+		for i := range containers {
+			asks := containers[i].Resources
 			quantity, has := asks.Requests[name]
 			if !has {
 				quantity, has = asks.Limits[name]
@@ -119,7 +125,7 @@ func (d *demand) addPod(pod *corev1.Pod) {
 			}
 		}
 		if !set {
-			d.unset[name] = append(d.unset[name], pod.Name)
+			d.unset[name] = append(d.unset[name], pod)
 		}
 	}
 }

@@ -6,8 +6,12 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/holdfast-db/holdfast/internal/engine/memberset"
+	"github.com/holdfast-db/holdfast/internal/forecast"
 )
 
 func TestPricesAreRead(t *testing.T) {
@@ -68,13 +72,11 @@ func readPrices(t *testing.T, text string) *Prices {
 	return p
 }
 
-func pod(name string, asks ...corev1.ResourceRequirements) *corev1.Pod {
-	p := &corev1.Pod{}
-	p.Name = name
+func containers(asks ...corev1.ResourceRequirements) (all []corev1.Container) {
 	for _, a := range asks {
-		p.Spec.Containers = append(p.Spec.Containers, corev1.Container{Resources: a})
+		all = append(all, corev1.Container{Resources: a})
 	}
-	return p
+	return all
 }
 
 func list(cpu, memory string) corev1.ResourceList {
@@ -91,14 +93,28 @@ func list(cpu, memory string) corev1.ResourceList {
 // A limit stands for a request that is not set, as the API server takes it.
 func TestDemandOfPods(t *testing.T) {
 	d := demand{unset: map[corev1.ResourceName][]string{}}
-	d.addPod(pod("a", corev1.ResourceRequirements{Requests: list("250m", "1Gi"), Limits: list("2", "2Gi")}, corev1.ResourceRequirements{Requests: list("250m", "1Gi")}))
-	d.addPod(pod("b", corev1.ResourceRequirements{Requests: list("", "1Gi"), Limits: list("1", "")}))
-	d.addPod(pod("c", corev1.ResourceRequirements{Requests: list("1", "")}))
+	d.addPod("a", containers(corev1.ResourceRequirements{Requests: list("250m", "1Gi"), Limits: list("2", "2Gi")}, corev1.ResourceRequirements{Requests: list("250m", "1Gi")}))
+	d.addPod("b", containers(corev1.ResourceRequirements{Requests: list("", "1Gi"), Limits: list("1", "")}))
+	d.addPod("c", containers(corev1.ResourceRequirements{Requests: list("1", "")}))
 	if d.milliCPU != 2500 || d.memory != 3<<30 {
 		t.Errorf("%d milli CPU, %d bytes", d.milliCPU, d.memory)
 	}
 	if diff := cmp.Diff(map[corev1.ResourceName][]string{corev1.ResourceMemory: {"c"}}, d.unset); diff != "" {
 		t.Errorf("unset (-want +got):\n%s", diff)
+	}
+}
+
+// What admission adds to a pod is not what the cluster asks for: the pods that follow look
+// different, and that is no saving.
+func TestDemandIsThatOfTheTemplate(t *testing.T) {
+	running := &corev1.Pod{}
+	running.Name = "orders-0"
+	running.Spec.Containers = containers(corev1.ResourceRequirements{Requests: list("1", "1Gi")}, corev1.ResourceRequirements{Requests: list("2", "2Gi")})
+	set := &appsv1.StatefulSet{}
+	set.Spec.Template.Spec.Containers = containers(corev1.ResourceRequirements{Requests: list("1", "1Gi")})
+	w := &forecast.World{Observed: &memberset.Observation{StatefulSet: set, Pods: map[int]*corev1.Pod{0: running}}}
+	if d := demandOf(w); d.milliCPU != 1000 || d.memory != 1<<30 {
+		t.Errorf("%d milli CPU, %d bytes", d.milliCPU, d.memory)
 	}
 }
 
