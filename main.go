@@ -66,6 +66,7 @@ import (
 	restoremysql "github.com/holdfast-db/holdfast/internal/restore/mysql"
 	restorepostgres "github.com/holdfast-db/holdfast/internal/restore/postgres"
 	"github.com/holdfast-db/holdfast/internal/secrets"
+	"github.com/holdfast-db/holdfast/internal/tracing"
 	"github.com/holdfast-db/holdfast/internal/wal"
 )
 
@@ -238,8 +239,14 @@ func (o *managerOptions) runManager(ctx context.Context) error {
 	if err := o.waitForAPIServer(ctx, config, scheme, log); err != nil {
 		return err
 	}
+	tracer, err := tracing.New(ctx, tracing.Options{Version: version, FindBlocked: engine.FindBlockedReason, Log: ctrl.Log.WithName("tracing"), Registerer: metrics.Registry})
+	if err != nil {
+		return err
+	}
+	defer tracer.Shutdown() // after the last pass
 	mgr, err := ctrl.NewManager(config, ctrl.Options{
 		Scheme:                        scheme,
+		NewClient:                     tracer.NewClient,
 		Cache:                         controller.CacheOptions(o.namespaces),
 		Metrics:                       o.metricsServer(),
 		HealthProbeBindAddress:        o.healthAddress,
@@ -259,7 +266,7 @@ func (o *managerOptions) runManager(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := o.wireKinds(mgr, recorder); err != nil {
+	if err := o.wireKinds(mgr, recorder, tracer); err != nil {
 		return err
 	}
 	log.Info("starting", "version", version, "agentImage", o.agentImage, "namespaces", strings.Join(o.namespaces, ","))
@@ -285,8 +292,8 @@ func (o *managerOptions) wireEvents(mgr ctrl.Manager) (events.EventRecorder, err
 }
 
 // wireKinds wires every kind of cluster.
-func (o *managerOptions) wireKinds(mgr ctrl.Manager, recorder events.EventRecorder) error {
-	live, err := client.New(mgr.GetConfig(), client.Options{Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(), HTTPClient: mgr.GetHTTPClient()})
+func (o *managerOptions) wireKinds(mgr ctrl.Manager, recorder events.EventRecorder, tracer *tracing.Tracer) error {
+	live, err := tracer.NewClient(mgr.GetConfig(), client.Options{Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(), HTTPClient: mgr.GetHTTPClient()})
 	if err != nil {
 		return fmt.Errorf("set up a client: %w", err)
 	}
@@ -298,7 +305,7 @@ func (o *managerOptions) wireKinds(mgr ctrl.Manager, recorder events.EventRecord
 	if err != nil {
 		return fmt.Errorf("set up: %w", err)
 	}
-	w := wiring{mgr: mgr, recorder: recorder, live: live, applier: applier, metadata: metadata, agentImage: o.agentImage, concurrent: o.concurrent, pauses: clustermetrics.NewPauses(metrics.Registry), kinds: map[string]backupcontroller.Copies{}, clusters: map[string]client.Object{}}
+	w := wiring{mgr: mgr, recorder: recorder, tracer: tracer, live: live, applier: applier, metadata: metadata, agentImage: o.agentImage, concurrent: o.concurrent, pauses: clustermetrics.NewPauses(metrics.Registry), kinds: map[string]backupcontroller.Copies{}, clusters: map[string]client.Object{}}
 	if err := errors.Join(
 		wireKind(w, "PostgresCluster", o.postgresRepository, postgres.DecodeStatus, agentclient.IsPrimary,
 			func() *v1alpha1.PostgresCluster { return &v1alpha1.PostgresCluster{} },
@@ -334,7 +341,7 @@ func (w wiring) wireClusterMetrics() error {
 func (w wiring) wireDatabases() error {
 	r := &databasecontroller.Reconciler{
 		Client: w.mgr.GetClient(), Live: w.live, Applier: w.applier, Engines: databasecontroller.Engines(),
-		Recorder: w.recorder,
+		Recorder: w.recorder, Tracer: w.tracer,
 	}
 	if err := r.Setup(w.mgr, w.concurrent); err != nil {
 		return fmt.Errorf("set up Database: %w", err)
@@ -354,7 +361,7 @@ func (w wiring) wireBackups(concurrent int) error {
 	}
 	r := &backupcontroller.Reconciler{
 		Client: w.mgr.GetClient(), Live: w.live, Applier: applier, Kinds: w.kinds, AgentImage: w.agentImage, Concurrent: concurrent,
-		Recorder: w.recorder, Clock: clock.RealClock{},
+		Recorder: w.recorder, Clock: clock.RealClock{}, Tracer: w.tracer,
 	}
 	if err := r.Setup(w.mgr, w.clusters); err != nil {
 		return fmt.Errorf("set up Backup: %w", err)
@@ -366,6 +373,7 @@ func (w wiring) wireBackups(concurrent int) error {
 type wiring struct {
 	mgr        ctrl.Manager
 	recorder   events.EventRecorder
+	tracer     *tracing.Tracer
 	live       client.Client
 	applier    controller.Syncer
 	metadata   secrets.Metadata
@@ -407,6 +415,7 @@ func wireKind[C v1alpha1.Cluster, O any](w wiring, kind, repository string, deco
 		Recorder:   w.recorder,
 		Clock:      clock.RealClock{},
 		New:        newCluster,
+		Tracer:     w.tracer,
 	}
 	if err := r.Setup(w.mgr, v1alpha1.GroupVersion.WithKind(kind), w.concurrent, poller.EventSource(), named.EventSource(), keys.EventSource()); err != nil {
 		return fmt.Errorf("set up %s: %w", kind, err)

@@ -143,6 +143,7 @@ func (r *Reconciler[C, O]) ensureBackupVolume(ctx context.Context, p *pass[C], o
 			rest = errors.Join(rest, e)
 			continue
 		}
+		p.trace.AddBlocked(why.Reason)
 		p.backups.Verdicts.Volume = backups.NotBackedUp(why.Reason, "the volume for backups cannot be made: "+why.Message+"; or name a spec.backup.destination, or set spec.backup.enabled to false")
 
 		p.backups.Wait = findSoonest(p.backups.Wait, jitter.JitteredIntervalDuration(requeue.AfterConflict))

@@ -63,6 +63,7 @@ func (r *Reconciler[C, O]) executeDrillPlan(ctx context.Context, p *pass[C]) err
 		switch {
 		case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
 		case stuck != nil && p.drills.status.Running != nil:
+			p.trace.AddBlocked(stuck.Reason)
 			p.drills.reportUntried("%s", stuck.Message)
 		case stuck == nil:
 			rest = errors.Join(rest, err)

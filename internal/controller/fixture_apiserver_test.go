@@ -28,6 +28,7 @@ import (
 	"github.com/holdfast-db/holdfast/internal/engine/memberset"
 	"github.com/holdfast-db/holdfast/internal/engine/memberset/objects"
 	"github.com/holdfast-db/holdfast/internal/secrets"
+	"github.com/holdfast-db/holdfast/internal/tracing"
 )
 
 func TestMain(m *testing.M) { apitest.RunTests(m) }
@@ -44,6 +45,8 @@ type world struct {
 	agent string
 	// operatorNamespace is that of their pods.
 	operatorNamespace string
+	// tracer of the operators; nil for none.
+	tracer *tracing.Tracer
 	// concurrentBackups is how many of them are made at the same time; 0 for any number.
 	concurrentBackups int
 }
@@ -160,6 +163,7 @@ func (w *world) wire(mgr ctrl.Manager) {
 	if err != nil {
 		w.t.Fatal(err)
 	}
+	live = w.tracer.WrapClient(live)
 	applier, err := apply.New(mgr.GetCache(), live, apply.Options{Prune: controller.Applied()})
 	if err != nil {
 		w.t.Fatal(err)

@@ -99,7 +99,7 @@ type wiring struct {
 // setUp makes the controller of a kind.
 func setUp[C v1alpha1.Cluster, O any](w *world, parts wiring, e engine.Engine[C, O], forgets controller.Forgetter, empty func() C) error {
 	r := &controller.Reconciler[C, O]{
-		Client: parts.mgr.GetClient(), Live: parts.members.Writer, AgentImage: w.agent,
+		Client: w.tracer.WrapClient(parts.mgr.GetClient()), Live: parts.members.Writer, AgentImage: w.agent, Tracer: w.tracer,
 		Engine: e, Forgetters: []controller.Forgetter{forgets, parts.named, parts.keys}, Keys: parts.keys,
 		Applier: parts.applier, Recorder: parts.mgr.GetEventRecorder("holdfast"), Clock: clock.RealClock{},
 		New: empty, Pauses: w.simulation.Pauses,
@@ -108,7 +108,7 @@ func setUp[C v1alpha1.Cluster, O any](w *world, parts wiring, e engine.Engine[C,
 		return err
 	}
 	backups := &backup.Reconciler{
-		Client: parts.mgr.GetClient(), Live: parts.members.Writer, Applier: parts.backups, Kinds: map[string]backup.Copies{w.kind.name: r},
+		Client: w.tracer.WrapClient(parts.mgr.GetClient()), Live: parts.members.Writer, Applier: parts.backups, Tracer: w.tracer, Kinds: map[string]backup.Copies{w.kind.name: r},
 		AgentImage: w.agent, Concurrent: w.concurrentBackups, Recorder: r.Recorder, Clock: clock.RealClock{},
 	}
 	return backups.Setup(parts.mgr, map[string]client.Object{w.kind.name: empty()})

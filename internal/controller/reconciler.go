@@ -29,6 +29,7 @@ import (
 	"github.com/holdfast-db/holdfast/internal/controller/driftreport"
 	"github.com/holdfast-db/holdfast/internal/controller/requeue"
 	"github.com/holdfast-db/holdfast/internal/engine"
+	"github.com/holdfast-db/holdfast/internal/tracing"
 )
 
 // Syncer writes owned objects.
@@ -70,6 +71,8 @@ type Reconciler[C v1alpha1.Cluster, O any] struct {
 	Clock clock.PassiveClock
 	// New makes an empty C.
 	New func() C
+	// Tracer exports passes that do something; nil for none.
+	Tracer *tracing.Tracer
 
 	memory statusCache
 }
@@ -109,7 +112,9 @@ type pass[C v1alpha1.Cluster] struct {
 	// readRequests and readOrders are those of the status that was read.
 	readRequests []v1alpha1.RequestStatus
 	readOrders   []v1alpha1.RequestStatusBefore
-	err          error
+	// trace records what the pass does; nil for nothing.
+	trace *tracing.Pass
+	err   error
 }
 
 // Reconcile is one pass.
@@ -124,7 +129,8 @@ func (r *Reconciler[C, O]) Reconcile(ctx context.Context, req ctrl.Request) (ctr
 	}
 	r.memory.restoreStatus(c)
 	recorded := c.CommonStatus()
-	p := &pass[C]{c: c, readRequests: recorded.Requests, readOrders: recorded.Orders}
+	p := &pass[C]{c: c, readRequests: recorded.Requests, readOrders: recorded.Orders, trace: tracing.FromContext(ctx)}
+	p.trace.SetGeneration(c.GetGeneration())
 	recorded.MigrateRequests()
 	p.imported.status = recorded.Import
 	switch {
@@ -194,7 +200,10 @@ func (p *pass[C]) judgeBackedUp() {
 func (r *Reconciler[C, O]) executeStep(ctx context.Context, p *pass[C]) error {
 	step := *p.plan.Step
 	logf.FromContext(ctx).Info("step", "type", step.Type, "target", step.Target, "why", step.Message)
-	if err := p.extractBlocked(r.Engine.Act(ctx, p.c, step)); err != nil {
+	acting, end := tracing.StartStep(ctx, step.Type, step.Target)
+	err := r.Engine.Act(acting, p.c, step)
+	end(err)
+	if err := p.extractBlocked(err); err != nil {
 		r.recordEvent(p.c, warning, v1alpha1.ReasonStepFailed, step.Type, "%s: %v", step, err)
 		return fmt.Errorf("act: %w", err)
 	}
@@ -212,6 +221,7 @@ func (p *pass[C]) extractBlocked(err error) error {
 			continue // the cluster is about to go with its namespace
 		}
 		if b := engine.FindBlocked(e); b != nil {
+			p.trace.AddBlocked(b.Reason)
 			p.facts = append(p.facts, condition.Stalled(b.Reason, b.Message))
 			continue
 		}

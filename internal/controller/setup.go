@@ -93,7 +93,7 @@ func (r *Reconciler[C, O]) Setup(mgr ctrl.Manager, gvk schema.GroupVersionKind, 
 	}
 	b = b.Watches(&batchv1.Job{}, handler.EnqueueRequestsFromMapFunc(mapByLabel(gvk)))
 	b = b.Watches(&v1alpha1.Backup{}, handler.EnqueueRequestsFromMapFunc(mapBackupToCluster(gvk.Kind)), builder.WithPredicates(backupEndedPredicate()))
-	return b.Watches(&storagev1.StorageClass{}, handler.EnqueueRequestsFromMapFunc(r.mapToAllClusters(mgr, gvk))).Complete(r)
+	return b.Watches(&storagev1.StorageClass{}, handler.EnqueueRequestsFromMapFunc(r.mapToAllClusters(mgr, gvk))).Complete(r.Tracer.Wrap(r, strings.ToLower(gvk.Kind), gvk.Kind))
 }
 
 // mapByLabel finds the cluster that an object says it belongs to.

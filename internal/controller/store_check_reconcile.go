@@ -90,13 +90,15 @@ func (r *Reconciler[C, O]) executeStoreCheck(ctx context.Context, p *pass[C]) er
 		return err
 	}
 	err = r.Client.Create(ctx, job, client.FieldOwner(v1alpha1.FieldManager))
+	stuck := engine.FindBlocked(err)
 	switch {
 	case err == nil:
 		logf.FromContext(ctx).Info("the store of backups is tried", "job", job.Name)
 	case apierrors.IsAlreadyExists(err):
 		return r.findStoreJob(ctx, p, job)
-	case engine.FindBlocked(err) != nil:
-		p.store.reportUntried(engine.FindBlocked(err).Message)
+	case stuck != nil:
+		p.trace.AddBlocked(stuck.Reason)
+		p.store.reportUntried(stuck.Message)
 	default:
 		return fmt.Errorf("make Job %s: %w", job.Name, err)
 	}

@@ -19,11 +19,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
 	"github.com/holdfast-db/holdfast/internal/apply"
 	"github.com/holdfast-db/holdfast/internal/condition"
 	"github.com/holdfast-db/holdfast/internal/engine"
+	"github.com/holdfast-db/holdfast/internal/tracing"
 )
 
 // leaderEngine is a database with one leader, which is elected once there is a
@@ -182,9 +184,11 @@ func (s *toySyncer) Forget(types.UID) {}
 
 // toyLoop drives one toy engine through the generic loop.
 type toyLoop[C v1alpha1.Cluster] struct {
-	t      *testing.T
-	live   client.Client
-	pass   func() (ctrl.Result, error)
+	t    *testing.T
+	live client.Client
+	pass func() (ctrl.Result, error)
+	// trace has the passes exported from now on.
+	trace  func(*tracing.Tracer)
 	c      C
 	syncer *toySyncer
 	events *events.FakeRecorder
@@ -238,8 +242,12 @@ func newToyLoop[C v1alpha1.Cluster, O any](t *testing.T, c C, newCluster func() 
 		Client: interceptor.NewClient(live, interceptor.Funcs{SubResourcePatch: writeStatus}), Live: live, Engine: e, Applier: l.syncer,
 		Keys: versions{}, Recorder: l.events, Clock: clocktesting.NewFakePassiveClock(time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)), New: newCluster,
 	}
+	var traced reconcile.Reconciler = r
+	l.trace = func(tracer *tracing.Tracer) {
+		r.Client, traced = tracer.WrapClient(r.Client), tracer.Wrap(r, "toy", "PostgresCluster")
+	}
 	l.pass = func() (ctrl.Result, error) {
-		return r.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(c)})
+		return traced.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(c)})
 	}
 	return l
 }

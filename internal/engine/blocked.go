@@ -27,6 +27,15 @@ func FindBlocked(err error) *Blocked {
 	return nil
 }
 
+// FindBlockedReason finds why only a person can go on; empty for an error that is none of
+// those.
+func FindBlockedReason(err error) string {
+	if b := FindBlocked(err); b != nil {
+		return b.Reason
+	}
+	return ""
+}
+
 // describeForbiddenObject names what may not be written.
 func describeForbiddenObject(err error) string {
 	var status apierrors.APIStatus

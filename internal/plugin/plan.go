@@ -26,6 +26,7 @@ type planOptions struct {
 	readOnly      bool
 	allowLoss     bool
 	marker        string
+	prices        string
 }
 
 func planCommand(s *session) *cobra.Command {
@@ -47,7 +48,7 @@ and --allow-data-loss is not set.`,
 		Example: `  kustomize build shop/production | kubectl holdfast plan -f -
   kubectl holdfast plan -f orders.yaml -n shop
   kubectl holdfast plan -f - --kustomization flux-system/apps -o markdown < built.yaml
-  kubectl holdfast plan --from main/shop --to branch/shop`,
+  kubectl holdfast plan --from main/shop --to branch/shop --prices prices.yaml`,
 		Args:              func(cmd *cobra.Command, args []string) error { return failPlan(cobra.NoArgs(cmd, args)) },
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE:              func(cmd *cobra.Command, _ []string) error { return failPlan(o.runPlan(cmd)) },
@@ -61,6 +62,7 @@ and --allow-data-loss is not set.`,
 	f.StringVar(&o.fieldManager, "field-manager", "", "field manager that applies the declarations (default: the one that applies the cluster now)")
 	f.BoolVar(&o.readOnly, "read-only", false, "send no dry run: merge here, and leave admission out")
 	f.BoolVar(&o.allowLoss, "allow-data-loss", false, "do not exit with 4 for data that the change deletes")
+	f.StringVar(&o.prices, "prices", "", "file with your prices: also show what a month of each cluster costs before and after")
 	f.StringVar(&o.marker, "marker", "plan", "name in the hidden marker of -o markdown, by which CI finds its comment")
 	outputFlag(cmd, &o.output, "tree", "json", "markdown")
 	check := cmd.PreRunE
@@ -107,6 +109,13 @@ func (o *planOptions) printReport(cmd *cobra.Command, report plan.Report) error 
 // makeReport plans what the flags name.
 func (o *planOptions) makeReport(cmd *cobra.Command) (plan.Report, error) {
 	p := &plan.Planner{ReadOnly: o.readOnly, FieldManager: o.fieldManager, AllowLoss: o.allowLoss, Now: time.Now()}
+	if o.prices != "" {
+		prices, err := readPrices(o.prices)
+		if err != nil {
+			return plan.Report{}, err
+		}
+		p.Prices = prices
+	}
 	if o.from != "" || o.to != "" {
 		return o.planOffline(cmd.Context(), p)
 	}
@@ -182,6 +191,15 @@ func readFile(name string, stdin io.Reader) (plan.Input, error) {
 	}
 	defer file.Close()
 	return plan.ReadDocuments(file, name)
+}
+
+func readPrices(name string) (*plan.Prices, error) {
+	file, err := os.Open(name) //nolint:gosec // the caller names the file
+	if err != nil {
+		return nil, fmt.Errorf("--prices: %w", err)
+	}
+	defer file.Close()
+	return plan.ReadPrices(file, name)
 }
 
 // readKustomization finds what a Kustomization would delete.

@@ -48,7 +48,22 @@ func summarizePlan(r plan.Report) string {
 	if risky > 0 {
 		parts = append(parts, fmt.Sprintf("%d with data at risk", risky))
 	}
+	if r.Cost != nil {
+		parts = append(parts, summarizeCost(r.Cost))
+	}
 	return strings.Join(parts, " · ")
+}
+
+// summarizeCost is what a month costs, in the last line of a plan.
+func summarizeCost(c *plan.Cost) string {
+	text := fmt.Sprintf("a month costs %s %s", c.DescribeMoney(), c.Currency)
+	if c.Before != c.After {
+		text += fmt.Sprintf(" (%s)", c.Difference)
+	}
+	if c.Incomplete {
+		text += " and what is not known"
+	}
+	return text
 }
 
 func countOf(n int, one, many string) string {
@@ -75,8 +90,28 @@ func (s style) renderPlanned(c plan.Cluster) node {
 	add("Would be degraded", yellow, factNodes(c.Degraded))
 	add("One-way", yellow, leafNodes(c.OneWay))
 	add("Quota", bold, leafNodes(c.Quota))
+	if c.Cost != nil {
+		add("Cost of a month in "+c.Cost.Currency, bold, s.renderCost(c.Cost))
+	}
 	add("Not known", dim, leafNodes(c.Unknown))
 	return root
+}
+
+// renderCost renders what a cluster costs, its sum, and what of it is not known.
+func (s style) renderCost(c *plan.Cost) []node {
+	var lines [][]cell
+	for _, part := range c.Parts {
+		name, amount := part.Describe()
+		lines = append(lines, []cell{{name, plain}, {amount, plain}, {part.DescribeMoney(), plain}, {part.Difference, plain}})
+	}
+	if len(c.Parts) != 1 {
+		lines = append(lines, []cell{{"together", bold}, {"", plain}, {c.DescribeMoney(), bold}, {c.Difference, bold}})
+	}
+	nodes := leafNodes(s.alignCells(lines))
+	for _, text := range c.Unknown {
+		nodes = append(nodes, node{text: s.paintText(yellow, "not known: "+text)})
+	}
+	return nodes
 }
 
 func titleCells(c plan.Cluster) []cell {
@@ -191,7 +226,24 @@ func writeMarkdown(b *strings.Builder, c *plan.Cluster) {
 	writeList(b, "Would be degraded", factTexts(c.Degraded))
 	writeList(b, "One-way", c.OneWay)
 	writeList(b, "Quota", c.Quota)
+	writeCost(b, c.Cost)
 	writeList(b, "Not known", c.Unknown)
+}
+
+// writeCost writes a table of what a cluster costs, and what of it is not known.
+func writeCost(b *strings.Builder, c *plan.Cost) {
+	if c == nil {
+		return
+	}
+	fmt.Fprintf(b, "\n| cost of a month | asked for | %s | difference |\n|---|---|---|---|\n", escapeMarkdown(c.Currency))
+	for _, part := range c.Parts {
+		name, amount := part.Describe()
+		fmt.Fprintf(b, "| %s | %s | %s | %s |\n", escapeMarkdown(name), amount, part.DescribeMoney(), part.Difference)
+	}
+	if len(c.Parts) != 1 {
+		fmt.Fprintf(b, "| **together** | | %s | %s |\n", c.DescribeMoney(), c.Difference)
+	}
+	writeList(b, "Cost not known", c.Unknown)
 }
 
 func factTexts(facts []forecast.Fact) []string {

@@ -45,6 +45,41 @@ func TestPlanOfOneCluster(t *testing.T) {
 	compareGolden(t, "plan-orders.txt", out)
 }
 
+// What a commit costs by the example of a price file: one cluster grows, one has a class
+// without a price and no requests, one is created and one deleted, whose volumes stay.
+func TestPlanPrintsCosts(t *testing.T) {
+	for format, name := range map[string]string{"tree": "plan-cost.txt", "markdown": "plan-cost.md", "json": "plan-cost.json"} {
+		out, err := runOffline(t, "--from", "testdata/plan/cost-from", "--to", "testdata/plan/cost-to", "--prices", "../../examples/plan/prices.yaml", "-o", format)
+		if code, _ := ExitCode(err); code != plan.ExitChanges {
+			t.Errorf("%s: exit code %d: %v", format, code, err)
+		}
+		compareGolden(t, name, out)
+	}
+}
+
+// The cost that the pages show.
+func TestPlanCostOfOneCluster(t *testing.T) {
+	out, err := runOffline(t, "--from", "testdata/plan/priced-from", "--to", "testdata/plan/priced-to", "--prices", "../../examples/plan/prices.yaml")
+	if code, _ := ExitCode(err); code != plan.ExitChanges {
+		t.Errorf("exit code %d: %v", code, err)
+	}
+	compareGolden(t, "plan-priced.txt", out)
+}
+
+// A bad price file is an error of the command, and its message names the file and the field.
+func TestPlanRefusesBadPrices(t *testing.T) {
+	bad := filepath.Join(t.TempDir(), "bad.yaml")
+	if err := os.WriteFile(bad, []byte("currency: EUR\nvcpuHour: free\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]string{bad: "bad.yaml: vcpuHour: free is no number", filepath.Join(filepath.Dir(bad), "nowhere.yaml"): "--prices: "} {
+		out, err := runOffline(t, "--from", "testdata/plan/cost-from", "--to", "testdata/plan/cost-to", "--prices", name)
+		if code, _ := ExitCode(err); code != plan.ExitError || !strings.Contains(err.Error(), want) || out != "" {
+			t.Errorf("exit code %d: %v, want %q; printed %q", code, err, want, out)
+		}
+	}
+}
+
 // declare writes a directory with one cluster.
 func declare(t *testing.T, spec string) string {
 	t.Helper()

@@ -218,7 +218,7 @@ func TestDocsShowWhatIsPrinted(t *testing.T) {
 	for page, quoted := range map[string][]string{
 		"docs/reference/kubectl-holdfast.md": {"status-healthy.txt", "table.txt", "drift.txt", "diff.txt", "insights.txt"},
 		"docs/reference/etcdcluster.md":      {"status-etcd.txt"},
-		"docs/guides/plan.md":                {"plan-orders.txt"},
+		"docs/guides/plan.md":                {"plan-orders.txt", "plan-priced.txt"},
 		"README.md":                          {"status-healthy.txt", "status-drifting.txt", "status-broken.txt"},
 	} {
 		text, err := os.ReadFile(filepath.Join("..", "..", page))

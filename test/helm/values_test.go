@@ -40,6 +40,8 @@ func TestBadValues(t *testing.T) {
 		"databaseImages.etcd=https://registry.example": "/databaseImages/etcd",
 		"namespace.restricted=true":                    "/namespace/create",
 		"extraArgs={log-level=debug}":                  "/extraArgs/0",
+		"extraEnv[0].name=1X":                          "/extraEnv/0/name",
+		"extraEnv[0].value=x":                          "name",
 		"resources.limits.memory=lots":                 "/resources/limits/memory",
 		"resources.limit.memory=1Gi":                   "limit",
 		"podLabels.team=1":                             "/podLabels/team",
@@ -97,6 +99,7 @@ func compareProperties(t *testing.T, path string, schema, at map[string]any, def
 // Values for the pods arrive where they belong.
 func TestPodValues(t *testing.T) {
 	objects := renderObjects(t, releaseNamespace, "image.digest=sha256:"+strings.Repeat("a", 64), "image.tag=v9", "extraArgs={--log-level=debug}",
+		"extraEnv[0].name=OTEL_SERVICE_NAME", "extraEnv[0].value=databases",
 		"podLabels.team=storage", "podAnnotations.note=x", "serviceAccountAnnotations.role=y", "nodeSelector.disk=fast", "tolerations[0].key=infra",
 		"tolerations[0].operator=Exists", "priorityClassName=system-cluster-critical", "resources.limits.memory=1Gi", "imagePullSecrets[0].name=registry",
 		"affinity.nodeAffinity.x=1", "highAvailability.enabled=true")
@@ -109,6 +112,7 @@ func TestPodValues(t *testing.T) {
 	for what, values := range map[string][2]any{
 		"image":     {manager["image"], "ghcr.io/holdfast-db/holdfast:v9@sha256:" + strings.Repeat("a", 64)},
 		"argument":  {manager["args"], []any{"manager", "--enable-leader-election", "--log-level=debug"}},
+		"variable":  {lastOf(manager["env"]), map[string]any{"name": "OTEL_SERVICE_NAME", "value": "databases"}},
 		"resources": {manager["resources"], map[string]any{"requests": map[string]any{"cpu": "50m", "memory": "64Mi"}, "limits": map[string]any{"memory": "1Gi"}}},
 		"labels":    {fieldOf(deployment, "spec", "template", "metadata", "labels"), map[string]any{"app.kubernetes.io/name": "holdfast", "team": "storage"}},
 		"annotations": {
@@ -125,6 +129,15 @@ func TestPodValues(t *testing.T) {
 			t.Errorf("%s (-want +got):\n%s", what, diff)
 		}
 	}
+}
+
+// lastOf is the last element of a list; nil of what has none.
+func lastOf(list any) any {
+	elements, _ := list.([]any)
+	if len(elements) == 0 {
+		return nil
+	}
+	return elements[len(elements)-1]
 }
 
 // Another namespace, and other ports, are named everywhere.

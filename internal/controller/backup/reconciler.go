@@ -42,6 +42,7 @@ import (
 	"github.com/holdfast-db/holdfast/internal/controller/inventory"
 	"github.com/holdfast-db/holdfast/internal/controller/requeue"
 	"github.com/holdfast-db/holdfast/internal/engine"
+	"github.com/holdfast-db/holdfast/internal/tracing"
 )
 
 // Copies finds a cluster of one kind, and how it is copied now.
@@ -77,6 +78,8 @@ type Reconciler struct {
 	Concurrent int
 	Recorder   events.EventRecorder
 	Clock      clock.PassiveClock
+	// Tracer exports passes that do something; nil for none.
+	Tracer *tracing.Tracer
 
 	// known are the UIDs of Backups by name, whose objects the Applier remembers.
 	known sync.Map
@@ -133,7 +136,7 @@ func (r *Reconciler) Setup(mgr ctrl.Manager, clusters map[string]client.Object) 
 	for kind, obj := range clusters {
 		b = b.Watches(obj, handler.EnqueueRequestsFromMapFunc(mapToOpenBackups(r.Client, kind)))
 	}
-	return b.Complete(r)
+	return b.Complete(r.Tracer.Wrap(r, "backup", "Backup"))
 }
 
 // mapByBackup finds the Backup that an object says it belongs to.
@@ -197,6 +200,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		delete(r.behind, req.NamespacedName)
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
+	tracing.FromContext(ctx).SetGeneration(b.Generation)
 	r.known.Store(req.NamespacedName, b.UID)
 	recheck, err := r.reconcileBackup(ctx, b)
 	if r.waitsForCache(req.NamespacedName, err) {
@@ -330,6 +334,7 @@ func (r *Reconciler) applyObjects(ctx context.Context, b *v1alpha1.Backup, p *pl
 			rest = errors.Join(rest, e)
 			continue
 		}
+		tracing.FromContext(ctx).AddBlocked(stuck.Reason)
 		p.recheck = requeue.AfterConflict
 		if p.leaves {
 			observation{backup: b}.leaveData(p)

@@ -31,6 +31,7 @@ import (
 	"github.com/holdfast-db/holdfast/internal/controller/eventseries"
 	"github.com/holdfast-db/holdfast/internal/controller/requeue"
 	"github.com/holdfast-db/holdfast/internal/engine"
+	"github.com/holdfast-db/holdfast/internal/tracing"
 )
 
 // Applier writes the clusters of Databases.
@@ -51,6 +52,8 @@ type Reconciler struct {
 	// Engines that a Database can have.
 	Engines  map[v1alpha1.DatabaseEngine]Engine
 	Recorder events.EventRecorder
+	// Tracer exports passes that do something; nil for none.
+	Tracer *tracing.Tracer
 
 	memory memory
 }
@@ -72,7 +75,7 @@ func (r *Reconciler) Setup(mgr ctrl.Manager, concurrent int) error {
 	for _, e := range r.Engines {
 		b = b.Watches(e.New(), handler.EnqueueRequestsFromMapFunc(r.mapToDatabase))
 	}
-	return b.Complete(r)
+	return b.Complete(r.Tracer.Wrap(r, "database", "Database"))
 }
 
 // mapToDatabase finds the Database that a cluster has the name of, also where it
@@ -95,6 +98,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		}
 		return ctrl.Result{}, fmt.Errorf("get: %w", err)
 	}
+	tracing.FromContext(ctx).SetGeneration(d.Generation)
 	r.memory.remember(d)
 	o, err := r.observeClusters(ctx, d)
 	if err != nil {
@@ -164,7 +168,11 @@ func (r *Reconciler) applyCluster(ctx context.Context, o *observation) error {
 	}
 	o.sync, err = r.Applier.Sync(ctx, apply.Request{Owner: o.database, Objects: []runtime.ApplyConfiguration{object}, ByReference: true, Drift: o.driftRules()})
 	driftreport.ReportDrifts(ctx, r.events(), o.database, o.sync)
+	known := len(o.facts)
 	o.addErrors(engine.SplitErrors(err))
+	for _, fact := range o.facts[known:] {
+		tracing.FromContext(ctx).AddBlocked(fact.Reason)
+	}
 	return nil
 }
 

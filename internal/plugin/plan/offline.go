@@ -86,6 +86,7 @@ func (p *Planner) planOffline(ctx context.Context, before, after *unstructured.U
 	c.lead, c.reads = k.lead, k.reads
 	if is == nil {
 		c.take(forecast.Outcome{}, w.Delete())
+		c.setCost(p.Prices, demandOf(w), demandAfter(w, c.Steps))
 		return c, nil
 	}
 	c.Unknown = append(c.Unknown, listUnknowns(is)...)

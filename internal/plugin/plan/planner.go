@@ -33,6 +33,8 @@ type Planner struct {
 	FieldManager string
 	// AllowLoss says that data may be lost.
 	AllowLoss bool
+	// Prices of the user; nil for none.
+	Prices *Prices
 	// Now is the time of the plan.
 	Now time.Time
 
@@ -247,13 +249,14 @@ func (p *Planner) planChange(ctx context.Context, c Cluster, k kind, before, aft
 func (p *Planner) forecastChange(ctx context.Context, c Cluster, k kind, w *forecast.World, before, after v1alpha1.Cluster) (Cluster, error) {
 	var first forecast.Outcome
 	var err error
-	used := usageOf(w)
+	used, asked := usageOf(w), demandOf(w)
 	c.judgeBackups(before, after)
 	if before != nil {
 		c.Pauses = readPauses(before.CommonStatus())
 		if first, err = w.Settle(); err != nil {
 			return c, err
 		}
+		asked = demandOf(w)
 		c.Fields = w.ListChanges(after)
 		if len(c.Fields) == 0 {
 			c.Action = ActionNone
@@ -283,6 +286,7 @@ func (p *Planner) forecastChange(ctx context.Context, c Cluster, k kind, w *fore
 		c.Waits = nil
 		c.Unknown = append(c.Unknown, "spec.suspend is true: nothing of this is done before it is false, and what happens then is not part of this plan")
 	}
+	c.setCost(p.Prices, asked, demandOf(w))
 	return p.judgeQuota(ctx, c, used, usageOf(w))
 }
 
@@ -448,6 +452,7 @@ func (p *Planner) planDeletion(ctx context.Context, u *unstructured.Unstructured
 	}
 	c.Unknown = append(c.Unknown, notes...)
 	c.take(forecast.Outcome{}, w.Delete())
+	c.setCost(p.Prices, demandOf(w), demandAfter(w, c.Steps))
 	return c, nil
 }
 

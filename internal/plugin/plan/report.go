@@ -36,6 +36,8 @@ type Report struct {
 	Restarts    int `json:"restarts"`
 	WritePauses int `json:"writePauses"`
 	OneWay      int `json:"oneWay"`
+	// Cost of a month of all clusters, by the user's prices; nil without them.
+	Cost *Cost `json:"cost,omitempty"`
 	// ExitCode of the command.
 	ExitCode int `json:"exitCode"`
 }
@@ -69,6 +71,8 @@ type Cluster struct {
 	OneWay []string `json:"oneWay,omitempty"`
 	// Quota is what becomes of the namespace's quotas.
 	Quota []string `json:"quota,omitempty"`
+	// Cost of a month, by the user's prices; nil without them.
+	Cost *Cost `json:"cost,omitempty"`
 	// Pauses are how long writes paused in the last events of the cluster; none where none
 	// was measured.
 	Pauses []Pause `json:"pauses,omitempty"`
@@ -168,6 +172,7 @@ func (r *Report) conclude(allowLoss bool) {
 		}
 		r.ExitCode = max(r.ExitCode, c.exitCode(allowLoss))
 	}
+	r.Cost = addCosts(r.Clusters)
 }
 
 // secretName matches fields whose values a plan does not show.

@@ -128,10 +128,11 @@ func openDeployment(object *unstructured.Unstructured) error {
 	}
 	manager, isMap := containers[0].(map[string]any)
 	args, isList := manager["args"].([]any)
-	if !isMap || !isList {
-		return fmt.Errorf("the Deployment's container has no arguments: %v", containers[0])
+	env, isAlso := manager["env"].([]any)
+	if !isMap || !isList || !isAlso {
+		return fmt.Errorf("the Deployment's container has no arguments, or no variables: %v", containers[0])
 	}
-	manager["args"] = append(args, mark("args"))
+	manager["args"], manager["env"] = append(args, mark("args")), append(env, mark("extraEnv"))
 	manager["image"], manager["imagePullPolicy"], manager["resources"] = mark("image"), mark("imagePullPolicy"), mark("resources")
 	for _, change := range []struct {
 		value any
@@ -245,6 +246,7 @@ var inlineMarks = map[string]string{
 // marks; %d is its indentation.
 var blockMarks = map[string]string{
 	"args":                      `{{- with include "holdfast.args" . | trim }}{{ . | nindent %d }}{{ end }}`,
+	"extraEnv":                  `{{- with .Values.extraEnv }}{{ toYaml . | nindent %d }}{{ end }}`,
 	"apiServerPorts":            `{{- include "holdfast.apiServerPorts" . | trim | nindent %d }}`,
 	"podLabels":                 `{{- with .Values.podLabels }}{{ toYaml . | nindent %d }}{{ end }}`,
 	"podAnnotations":            `{{- with .Values.podAnnotations }}{{ toYaml . | nindent %d }}{{ end }}`,
