@@ -93,7 +93,7 @@ var postgresClasses = []*Class{
 	{Name: "CollationChanged", Severity: Warning, Meaning: "The image sorts text in another way than the one that built the indexes.",
 		Remedy: "Run REINDEX on indexes of text, and then ALTER DATABASE … REFRESH COLLATION VERSION."},
 
-	{Name: "ConnectionLost", Severity: Notice, Meaning: "A client went away without closing its connection.",
+	{Name: "ConnectionLost", Severity: Notice, Meaning: "A client went away without closing its connection, or did not complete its login.",
 		Remedy: "Check clients and the network between, if there are many."},
 	{Name: "NotAccepting", Severity: Notice, Meaning: "A client connected while the server was starting or stopping.",
 		Remedy: "None: clients try again."},

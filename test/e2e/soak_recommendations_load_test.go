@@ -29,6 +29,9 @@ type symptomCase struct {
 	name string
 	// setting that is too small, with its value.
 	setting, value string
+	// parameters are declared beside it, and lines are more of the spec; none where empty.
+	parameters string
+	lines      []string
 	// evidence are words of what speaks for a larger one, and restart says that members
 	// restart for it.
 	evidence string
@@ -56,13 +59,25 @@ var symptomCases = []symptomCase{
 		load:    []string{"select count(*) from (select v from sort_load order by reverse(v) offset 1) s"},
 		counter: "select sum(temp_bytes) from pg_stat_database", unit: "bytes of temporary files",
 	},
+	{
+		// 42 MB of WAL in a minute, however often the load is run: 128MB force a checkpoint after
+		// 64 MB at the latest, before one is due after two minutes, and 256MB after 112 MB at the
+		// earliest. More WAL takes a volume of its own on this machine.
+		name: "Checkpoints", setting: "max_wal_size", value: "128MB", evidence: "were forced",
+		parameters: "checkpoint_timeout: 2min", lines: []string{"storage: {size: 2Gi, storageClass: sized}"},
+		prepare: "create table wal_load (v text); create table wal_clock as select now() as at",
+		load: []string{"truncate wal_load; insert into wal_load select repeat(md5(g::text), 20) from generate_series(1, (select 1000 * least(extract(epoch from now() - at), 60) from wal_clock)::int) g; " +
+			"update wal_clock set at = now()"},
+		counter: "select num_requested from pg_stat_checkpointer", unit: "checkpoints asked for",
+	},
 }
 
 // TestSoakPostgresSymptomsGo: clusters with a setting that is too small for their load get a
 // larger one recommended, with the evidence. The patch that the plugin writes is committed,
 // and Flux applies it while the load goes on. If that is not enough, the next one follows, and
 // is committed, until nothing more is recommended for longer than that takes. Then the
-// symptom is gone. It takes three quarters of an hour for one patch.
+// symptom is gone. It takes three quarters of an hour for one patch: the clusters stand side by
+// side.
 func TestSoakPostgresSymptomsGo(t *testing.T) {
 	for _, s := range symptomCases {
 		t.Run(s.name, func(t *testing.T) {
@@ -73,7 +88,11 @@ func TestSoakPostgresSymptomsGo(t *testing.T) {
 }
 
 func (s symptomCase) run(t *testing.T) {
-	d := deliverCluster(t, nil, "replicas: 2", fmt.Sprintf("parameters: {%s: %s}", s.setting, s.value), "resources: {limits: {memory: 512Mi}}")
+	parameters := s.setting + ": " + s.value
+	if s.parameters != "" {
+		parameters += ", " + s.parameters
+	}
+	d := deliverCluster(t, nil, append([]string{"replicas: 2", "parameters: {" + parameters + "}", "resources: {limits: {memory: 512Mi}}"}, s.lines...)...)
 	c, field := d.c, "spec.parameters."+s.setting
 	c.pluginPrints(0, []string{"recommend", c.name}, "Nothing is recommended.")
 	c.runSQL(leading, s.prepare)

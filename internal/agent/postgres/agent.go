@@ -28,6 +28,9 @@ import (
 	"github.com/holdfast-db/holdfast/internal/loginsight"
 )
 
+// textLog is how the server's text log is read.
+var textLog = insights.TextLog{Parse: loginsight.ParsePostgres, IsContinued: loginsight.IsPostgresContinuation}
+
 // postgresAgent is the process beside PostgreSQL: its parts, which outlive the runs of
 // the server, and the loop that uses them. A part keeps its own state and lock.
 type postgresAgent struct {
@@ -149,7 +152,7 @@ func (a *postgresAgent) newHost(version string) *agent.Host {
 		TLSDir: o.TLSDir, ConfigFile: o.ConfigFile, StatusAddress: o.StatusAddress, ProbeAddress: o.ProbeAddress,
 		Space: o.measureSpace, Allocate: o.allocateFile, Flush: a.position.flushRecord,
 		OmitMoving: omitMoving, MarkDown: markDown,
-		TextLog:  &insights.TextLog{Parse: loginsight.ParsePostgres, IsContinued: loginsight.IsPostgresContinuation},
+		TextLog:  &textLog,
 		Measure:  a.measureTuning,
 		Signals:  &anomalies.Signals{List: anomaly.PostgresSignals, Measure: a.measureSignals},
 		DataDir:  o.DataDir,

@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -41,10 +42,34 @@ type Member struct {
 	port       int
 	postmaster *server.Postmaster
 	parameters map[string]string
+	heard      atomic.Pointer[func(line string)]
 }
 
 // PGData is the data directory.
 func (m *Member) PGData() string { return filepath.Join(m.Volume, "pgdata") }
+
+// SetParameter sets a parameter for the next start.
+func (m *Member) SetParameter(name, value string) { m.parameters[name] = value }
+
+// SetHeard has each line of the server's text log heard from now on.
+func (m *Member) SetHeard(heard func(line string)) { m.heard.Store(&heard) }
+
+func (m *Member) hear(line string) {
+	if heard := m.heard.Load(); heard != nil {
+		(*heard)(line)
+	}
+}
+
+// Connect opens another session of the superuser, until the test ends.
+func (m *Member) Connect() *pgx.Conn {
+	m.t.Helper()
+	conn, err := pgx.Connect(m.t.Context(), fmt.Sprintf("host=%s port=%d user=postgres dbname=%s", m.Run, m.port, settings.AgentDatabase))
+	if err != nil {
+		m.t.Fatalf("%s: %v", m.Name, err)
+	}
+	m.t.Cleanup(func() { _ = conn.Close(context.Background()) })
+	return conn
+}
 
 // Input is what the settings of the server are computed from.
 func (m *Member) Input(live rolechange.Live) settings.Input {
@@ -78,7 +103,7 @@ func (m *Member) begin(live rolechange.Live) {
 		_ = os.Remove(socket)
 	}
 	log := slog.New(slog.NewTextHandler(os.Stderr, nil)).With("pod", m.Name)
-	started, err := m.w.Programs.StartPostmaster(m.PGData(), filepath.Join(m.Run, "postgresql.conf"), m.Lock, func(string) {}, settings.ServerArguments(m.Input(live)))
+	started, err := m.w.Programs.StartPostmaster(m.PGData(), filepath.Join(m.Run, "postgresql.conf"), m.Lock, m.hear, settings.ServerArguments(m.Input(live)))
 	if err != nil {
 		m.t.Fatal(err)
 	}
@@ -152,6 +177,16 @@ func (m *Member) Kill() {
 	m.Lock.KillHolders()
 	if err := m.postmaster.StopAtOnce(); err != nil {
 		m.t.Error(err)
+	}
+	m.postmaster = nil
+}
+
+// StopInOrder shuts the server down.
+func (m *Member) StopInOrder() {
+	m.t.Helper()
+	m.Session.Close()
+	if !m.postmaster.StopInOrder(limit) {
+		m.t.Fatalf("%s does not shut down in order: %s", m.Name, m.postmaster.EndReason())
 	}
 	m.postmaster = nil
 }
