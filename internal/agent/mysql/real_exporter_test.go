@@ -64,9 +64,11 @@ func expectStatements(t *testing.T, member *run, own, scrape func() agenttest.Fa
 	t.Helper()
 	own()
 	const secret = "canary-4111222233334444"
+	load := []string{"USE app_1"}
 	for i := range 20 {
-		member.execHere("USE app_1", fmt.Sprintf("INSERT INTO t (x) VALUES ('canary-%d')", i), "SELECT SLEEP(0.02), COUNT(*) FROM t WHERE x <> '"+secret+"'")
+		load = append(load, fmt.Sprintf("INSERT INTO t (x) VALUES ('canary-%d')", i), "SELECT SLEEP(0.02), COUNT(*) FROM t WHERE x <> '"+secret+"'")
 	}
+	member.execHere(load...)
 	time.Sleep(statements.LeastInterval)
 	ours, theirs, compared := own(), scrape(), 0
 	for _, f := range metrics.StatementFamilies {

@@ -187,7 +187,7 @@ func TestRealStatementsOfOtherVersions(t *testing.T) {
 	w := newWorld(t, 1)
 	primary := w.start(0, t.TempDir(), "uid-0")
 	primary.untilRole(v1alpha1.RolePrimary)
-	primary.exec("create extension pg_stat_statements")
+	primary.exec("create extension pg_stat_statements schema public")
 	if text := primary.scrapeMetrics(); strings.Contains(text, "pg_stat_statements") || !strings.Contains(text, `holdfast_pg_scrape_error{part="statements"} 0`) {
 		t.Error("without the library there are no statements, and no error")
 	}
@@ -200,7 +200,7 @@ func TestRealStatementsOfOtherVersions(t *testing.T) {
 	primary = w.start(0, volume, "uid-1")
 	primary.untilRole(v1alpha1.RolePrimary)
 	for _, version := range []string{"1.8", "1.9"} {
-		primary.exec("drop extension pg_stat_statements", "create extension pg_stat_statements version '"+version+"'")
+		primary.exec("drop extension pg_stat_statements", "create extension pg_stat_statements schema public version '"+version+"'")
 		time.Sleep(statements.LeastInterval)
 		if text := primary.scrapeMetrics(); !strings.Contains(text, "\npg_stat_statements_seconds_total") || !strings.Contains(text, `holdfast_pg_scrape_error{part="statements"} 0`) {
 			t.Errorf("version %s is not read", version)
