@@ -59,6 +59,8 @@ func mysqlLoad() []Panel {
 			Query{`sum by (pod) (increase(mysql_info_schema_innodb_metrics_lock_lock_deadlocks_total{<member>}[$__rate_interval]))`, "{{pod}} deadlocks"},
 			Query{`sum by (pod) (increase(mysql_info_schema_innodb_metrics_lock_lock_timeouts_total{<member>}[$__rate_interval]))`, "{{pod}} timeouts"}).
 			withAlerts("HoldfastMySQLDeadlocks"),
+		chart("Time of statements", "short", "Sessions that are busy with a statement on average, by its digest: the ten that take the most time.",
+			Query{`topk(10, sum by (digest) (rate(mysql_perf_schema_events_statements_seconds_total{<member>}[$__rate_interval])))`, "{{digest}}"}),
 		chart("Temporary tables on disk", "ops", "Temporary tables that did not fit into memory.",
 			Query{`sum by (pod) (rate(mysql_global_status_created_tmp_disk_tables{<member>}[$__rate_interval]))`, "{{pod}}"}),
 		chart("Traffic", "Bps", "Bytes received from clients, and sent to them.",

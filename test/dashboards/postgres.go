@@ -63,6 +63,8 @@ func postgresLoad() []Panel {
 		chart("Failed logins", "short", "Connections that were refused because their login failed.",
 			Query{`sum by (pod) (increase(holdfast_pg_login_failures_total{<member>}[$__rate_interval]))`, "{{pod}}"}).
 			withAlerts("HoldfastPostgresLoginsFail"),
+		chart("Time of statements", "short", "Sessions that are busy with a statement on average, by its query ID: the ten that take the most time. The extension pg_stat_statements counts them.",
+			Query{`topk(10, sum by (queryid) (rate(pg_stat_statements_seconds_total{<member>}[$__rate_interval])))`, "{{queryid}}"}),
 		chart("Sessions by database", "short", "Sessions of each database.",
 			Query{`sum by (datname) (pg_stat_database_numbackends{<member>})`, "{{datname}}"}),
 	}

@@ -63,13 +63,16 @@ func newFleet(t *testing.T) *fleet {
 	f := &fleet{t: t, store: newStore(t, "", "4Gi")}
 	f.namespace = newNamespace(t, "")
 	f.store.giveKeys(f.namespace)
-	f.postgres = createSubject(t, postgres, f.namespace, orders, 2, `parameters: {max_connections: "50"}`,
+	f.postgres = createSubject(t, postgres, f.namespace, orders, 2, `parameters: {max_connections: "50", shared_preload_libraries: pg_stat_statements}`,
 		"backup: {continuous: true, schedule: '* * * * *', verify: {schedule: '* * * * *'}, destination: "+f.store.destinationLine(bucket, "fleet")+"}")
 	f.mysql = createSubject(t, mysql, f.namespace, "carts", 3)
 	f.etcd = createSubject(t, etcd, f.namespace, "locks", 3)
 	for _, c := range f.clusters() {
 		c.waitReady()
 	}
+	leader := (&cluster{f.postgres}).podName(leading)
+	_, err := runLocalQuery(t.Context(), f.namespace, leader, "postgres", "create extension pg_stat_statements")
+	must(t, err, "create the extension")
 	return f
 }
 

@@ -62,6 +62,19 @@ func SendTo(scrape chan<- prometheus.Metric) Send {
 	}
 }
 
+// OtherSeries is how many series a member has at most beside those of its collector: those of
+// its process and of Go, and of what is appended: trends, use, and anomalies.
+const OtherSeries = 70
+
+// CountSent returns what sends as well, and counts the series.
+func CountSent(send Send) (counts Send, sent *int) {
+	sent = new(int)
+	return func(f Family, value float64, labels ...string) {
+		*sent++
+		send(f, value, labels...)
+	}, sent
+}
+
 // Describe announces families to a registry.
 func Describe(to chan<- *prometheus.Desc, families ...Family) {
 	for _, f := range families {

@@ -15,6 +15,7 @@ import (
 	"github.com/holdfast-db/holdfast/internal/agent/metricfamily"
 	"github.com/holdfast-db/holdfast/internal/agent/mysql/metrics"
 	"github.com/holdfast-db/holdfast/internal/agent/mysql/server"
+	"github.com/holdfast-db/holdfast/internal/agent/statements"
 )
 
 // scrapeLimit bounds what a scrape may take: what the server has not answered by then is
@@ -44,6 +45,8 @@ var memberFamilies = append([]metricfamily.Family{
 type collector struct {
 	agent *mysqlAgent
 	db    *sql.DB // nil where no session can be prepared
+	// statements go on counting from one scrape to the next.
+	statements metrics.Statements
 }
 
 func newCollector(a *mysqlAgent) *collector {
@@ -74,19 +77,19 @@ func (c *collector) Describe(into chan<- *prometheus.Desc) {
 	for _, p := range metrics.Parts {
 		families = append(families, p.Families...)
 	}
-	metricfamily.Describe(into, families...)
+	metricfamily.Describe(into, append(families, metrics.StatementFamilies...)...)
 }
 
 // Collect reports the member's status, and what the server answers.
 func (c *collector) Collect(into chan<- prometheus.Metric) {
-	send := metricfamily.SendTo(into)
+	send, sent := metricfamily.CountSent(metricfamily.SendTo(into))
 	c.sendStatus(send)
 	if space := c.agent.measureSpace(); space.Total > 0 {
 		send(metricfamily.VolumeSize, float64(space.Total))
 		send(metricfamily.VolumeFree, float64(space.Free))
 	}
 	c.sendArchive(send)
-	c.askServer(send)
+	c.askServer(send, sent)
 }
 
 // sendArchive reports the archive, of a member that archives.
@@ -137,8 +140,9 @@ func (c *collector) sendStatus(send metricfamily.Send) {
 }
 
 // askServer asks a server that answers, in a group or not. A part that fails does not keep
-// the others back.
-func (c *collector) askServer(send metricfamily.Send) {
+// the others back, nor does the last one while it is not answered. Statements have the series
+// that all others leave.
+func (c *collector) askServer(send metricfamily.Send, sent *int) {
 	ctx, cancel := context.WithTimeout(context.Background(), scrapeLimit)
 	defer cancel()
 	up := c.db != nil && c.db.PingContext(ctx) == nil
@@ -146,11 +150,19 @@ func (c *collector) askServer(send metricfamily.Send) {
 	if !up {
 		return
 	}
-	for _, p := range metrics.Parts {
-		err := p.Collect(ctx, c.db, send)
-		if err != nil {
-			c.agent.o.Log.Info("a scrape is incomplete", "part", p.Name, "error", err.Error())
+	last := len(metrics.Parts) - 1
+	for i, p := range metrics.Parts {
+		if i == last {
+			free := metrics.MaxSeries - metricfamily.OtherSeries - *sent - len(p.Families)
+			c.reportPart(send, metrics.StatementsPart, c.statements.Collect(ctx, c.db, send, statements.Limit(free)))
 		}
-		send(metrics.ErrorMetric, metricfamily.BoolValue(err != nil), p.Name)
+		c.reportPart(send, p.Name, p.Collect(ctx, c.db, send))
 	}
+}
+
+func (c *collector) reportPart(send metricfamily.Send, part string, err error) {
+	if err != nil {
+		c.agent.o.Log.Info("a scrape is incomplete", "part", part, "error", err.Error())
+	}
+	send(metrics.ErrorMetric, metricfamily.BoolValue(err != nil), part)
 }

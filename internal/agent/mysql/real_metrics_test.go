@@ -7,6 +7,8 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -20,11 +22,9 @@ import (
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
 	"github.com/holdfast-db/holdfast/internal/agent/clock"
 	"github.com/holdfast-db/holdfast/internal/agent/mysql/metrics"
+	"github.com/holdfast-db/holdfast/internal/agent/statements"
 	"github.com/holdfast-db/holdfast/internal/agentapi"
 )
-
-// mostSeries is how many series a member has at most.
-const mostSeries = 300
 
 // scrape is what Prometheus reads: families by name, and how many series they have.
 type scrape struct {
@@ -99,12 +99,15 @@ func (s scrape) expectFamilies(t *testing.T) {
 			t.Errorf("%s is missing", p.Name)
 		}
 	}
+	if s.value(t, "holdfast_mysql_scrape_error", "part="+metrics.StatementsPart) != 0 {
+		t.Error("statements are missing")
+	}
 	for name, want := range map[string]int{"commands_total": 29, "handlers_total": 18, "connection_errors_total": 6, "innodb_row_ops_total": 4, "buffer_pool_pages": 3} {
 		if got := len(s.families["mysql_global_status_"+name].GetMetric()); got != want {
 			t.Errorf("%s has %d series", name, got)
 		}
 	}
-	if s.series > mostSeries || s.series < 100 {
+	if s.series > metrics.MaxSeries || s.series < 100 {
 		t.Errorf("a member has %d series", s.series)
 	}
 }
@@ -172,7 +175,40 @@ func TestRealMetrics(t *testing.T) {
 		secondary.value(t, "holdfast_mysql_data_copies_total") != 1 {
 		t.Error("a replica reports what a primary has")
 	}
+	expectStatementSums(t, primary, handler)
 	expectSilence(t, primary, scraper)
+}
+
+// expectStatementSums fails unless all statements together are what the server has, and go on
+// from there when its table is emptied. The agent's own statements are among them, and run
+// meanwhile.
+func expectStatementSums(t *testing.T, r *run, handler http.Handler) {
+	t.Helper()
+	sum := func() (calls float64) {
+		time.Sleep(statements.LeastInterval)
+		for _, m := range r.scrapeMetrics(handler).families["mysql_perf_schema_events_statements_total"].GetMetric() {
+			calls += m.GetCounter().GetValue()
+		}
+		return calls
+	}
+	table := func() float64 {
+		n, err := strconv.ParseFloat(r.query("SELECT SUM(COUNT_STAR) FROM performance_schema.events_statements_summary_by_digest"), 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	least, first := table(), sum()
+	most := table()
+	r.execHere(slices.Repeat([]string{"SELECT COUNT(*) FROM app_1.t"}, 500)...)
+	beginning, second := table(), sum()
+	if grown := second - first; grown < beginning-most || grown > table()-least {
+		t.Errorf("%v statements were counted; the server has run between %v and %v", grown, beginning-most, table()-least)
+	}
+	r.exec("TRUNCATE TABLE performance_schema.events_statements_summary_by_digest")
+	if third := sum(); third < second || third > second+beginning {
+		t.Errorf("%v statements after the table was emptied, and %v before", third, second)
+	}
 }
 
 // expectSilence freezes the server: a scrape ends all the same, and says that the server

@@ -54,7 +54,9 @@ type postgresAgent struct {
 	electionParts
 	rejoin rejoin
 	logins metrics.LoginFailures
-	asked  metrics.AskedCheckpoints
+	// statements are counted since the agent's first scrape.
+	statements metrics.Statements
+	asked      metrics.AskedCheckpoints
 
 	// control is the reserved connection, and scrape that for metrics and for tuning.
 	control     *server.Session
@@ -132,7 +134,7 @@ func newAgent(ctx context.Context, o Options) (*postgresAgent, error) {
 func (a *postgresAgent) newCollector(scrape *server.Session) collector {
 	return collector{
 		log: a.o.Log, store: a.Store, leads: a.isLeading, election: a.readElection, space: a.o.measureSpace,
-		archive: a.archive, scrape: scrape, rejoin: &a.rejoin, logins: &a.logins, major: a.programs.Major,
+		archive: a.archive, scrape: scrape, rejoin: &a.rejoin, logins: &a.logins, statements: &a.statements, major: a.programs.Major,
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
@@ -17,6 +18,7 @@ import (
 	"github.com/holdfast-db/holdfast/internal/agent/postgres/archive"
 	"github.com/holdfast-db/holdfast/internal/agent/postgres/metrics"
 	"github.com/holdfast-db/holdfast/internal/agent/postgres/server"
+	"github.com/holdfast-db/holdfast/internal/agent/statements"
 	"github.com/holdfast-db/holdfast/internal/agent/statusserver"
 )
 
@@ -47,6 +49,8 @@ type collector struct {
 	scrape   *server.Session
 	rejoin   *rejoin
 	logins   *metrics.LoginFailures
+	// statements go on counting from one scrape to the next.
+	statements *metrics.Statements
 	// major of the database.
 	major int
 }
@@ -61,7 +65,7 @@ func (c collector) newHandler() http.Handler {
 func (c collector) Describe(into chan<- *prometheus.Desc) {
 	metricfamily.Describe(into, metrics.UpMetric, metrics.ErrorMetric, metrics.LoginFailuresMetric, roleMetric, lagMetric, timelineMetric, pendingMetric,
 		configErrorMetric, leaseMetric, rejoinMetric, metricfamily.CertificateExpiry, metricfamily.VolumeSize, metricfamily.VolumeFree)
-	metricfamily.Describe(into, slices.Concat(metricfamily.ArchiveFamilies, metrics.ElectionFamilies)...)
+	metricfamily.Describe(into, slices.Concat(metricfamily.ArchiveFamilies, metrics.ElectionFamilies, metrics.StatementFamilies)...)
 	for _, q := range metrics.Queries(c.major) {
 		metricfamily.Describe(into, q.Families...)
 	}
@@ -70,7 +74,7 @@ func (c collector) Describe(into chan<- *prometheus.Desc) {
 // Collect reports the member's status, and asks the database for the rest.
 func (c collector) Collect(into chan<- prometheus.Metric) {
 	status := c.store.Get()
-	send := metricfamily.SendTo(into)
+	send, sent := metricfamily.CountSent(metricfamily.SendTo(into))
 	for _, role := range []string{v1alpha1.RolePrimary, v1alpha1.RoleReplica, v1alpha1.RoleMember} {
 		send(roleMetric, metricfamily.BoolValue(status.Role == role), role)
 	}
@@ -99,20 +103,26 @@ func (c collector) Collect(into chan<- prometheus.Metric) {
 	send(metrics.LoginFailuresMetric, float64(c.logins.Count()))
 	send(metrics.UpMetric, metricfamily.BoolValue(status.Serving))
 	if status.Serving {
-		c.askDatabase(send)
+		c.askDatabase(send, sent)
 	}
 }
 
 // askDatabase asks for one part after the other. One that fails does not keep the others
-// back.
-func (c collector) askDatabase(send metricfamily.Send) {
+// back. Statements are last: they have the series that the others leave.
+func (c collector) askDatabase(send metricfamily.Send, sent *int) {
 	ctx, cancel := context.WithTimeout(context.Background(), scrapeLimit)
 	defer cancel()
 	for _, q := range metrics.Queries(c.major) {
-		err := c.scrape.Do(ctx, q.CollectFamilies(send))
-		if err != nil {
-			c.log.Info("a scrape is incomplete", "part", q.Name, "error", err.Error())
-		}
-		send(metrics.ErrorMetric, metricfamily.BoolValue(err != nil), q.Name)
+		c.askPart(ctx, send, q.Name, q.CollectFamilies(send))
 	}
+	free := metrics.MaxSeries - metricfamily.OtherSeries - *sent
+	c.askPart(ctx, send, metrics.StatementsPart, c.statements.CollectFamilies(send, statements.Limit(free)))
+}
+
+func (c collector) askPart(ctx context.Context, send metricfamily.Send, part string, ask func(context.Context, *pgx.Conn) error) {
+	err := c.scrape.Do(ctx, ask)
+	if err != nil {
+		c.log.Info("a scrape is incomplete", "part", part, "error", err.Error())
+	}
+	send(metrics.ErrorMetric, metricfamily.BoolValue(err != nil), part)
 }

@@ -30,8 +30,8 @@ func TestQueriesOfEachMajor(t *testing.T) {
 
 // No metric has a label in which the text of a statement, or a role, may stand.
 func TestLabelsAreNames(t *testing.T) {
-	allowed := []string{"datname", "state", "slot_name", "slot_type", "wal_status", "application_name"}
-	for _, q := range queries {
+	allowed := []string{"datname", "state", "slot_name", "slot_type", "wal_status", "application_name", "queryid"}
+	for _, q := range append(slices.Clone(queries), Query{Families: StatementFamilies}) {
 		for _, f := range q.Families {
 			labels := regexp.MustCompile(`variableLabels: \{([^}]*)\}`).FindStringSubmatch(f.Desc.String())
 			if labels == nil {

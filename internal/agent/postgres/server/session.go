@@ -46,13 +46,16 @@ func socketDSN(runDir string, port int, name string) string {
 	return fmt.Sprintf("host=%s port=%d user=postgres dbname=postgres sslmode=disable application_name=%s", runDir, port, name)
 }
 
-// sessionSettings keep our statements out of the log, for one holds a
-// password's verifier, away from other people's functions, and short.
+// sessionSettings keep our statements out of the text log and out of
+// pg_stat_statements, for one holds a password's verifier, away from other
+// people's functions, and short. A server without that extension takes its
+// setting as well.
 var sessionSettings = map[string]string{
 	"search_path":                         "pg_catalog",
 	"log_statement":                       "none",
 	"log_min_duration_statement":          "-1",
 	"log_min_error_statement":             "panic",
+	"pg_stat_statements.track":            "none",
 	"statement_timeout":                   "5s",
 	"lock_timeout":                        "2s",
 	"idle_session_timeout":                "0",

@@ -54,6 +54,10 @@ func ComputeSettings(in Input) map[string]string {
 	if in.Archive != "" {
 		s["archive_timeout"] = "5min"
 	}
+	if preloads(in.Parameters, "pg_stat_statements") {
+		// Utility statements carry passwords, and would be kept with their text.
+		s["pg_stat_statements.track_utility"] = "off"
+	}
 	maps.Copy(s, in.Parameters)
 	for _, name := range neverSet {
 		delete(s, name) // declared before the spec refused it
@@ -65,6 +69,18 @@ func ComputeSettings(in Input) map[string]string {
 	}
 	maps.Copy(s, ownSettings(in))
 	return s
+}
+
+// preloads says whether the server loads a library when it starts. The list may have quotes
+// and paths.
+func preloads(parameters map[string]string, library string) bool {
+	for _, name := range strings.Split(parameters["shared_preload_libraries"], ",") {
+		name = strings.Trim(strings.TrimSpace(name), `"`)
+		if strings.TrimSuffix(name[strings.LastIndex(name, "/")+1:], ".so") == library {
+			return true
+		}
+	}
+	return false
 }
 
 // HeldBack are the settings, sorted, that a standby keeps above what is

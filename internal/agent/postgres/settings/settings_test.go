@@ -119,6 +119,10 @@ func TestSettings(t *testing.T) {
 		{"or as often as declared", Input{Archive: "x", Parameters: map[string]string{"archive_timeout": "30s"}}, "archive_timeout", "30s"},
 		{"without an archive segments are never closed early", Input{}, "archive_timeout", ""},
 		{"a program's name with signs that mean something", Input{Archive: ArchiveCommand("/a b/100%'s", "/run/s")}, "archive_command", `'/a b/100%%'\''s' wal archive --socket '/run/s' %f`},
+		{"statements that may carry passwords are not kept", Input{Parameters: map[string]string{"shared_preload_libraries": "auto_explain, pg_stat_statements"}}, "pg_stat_statements.track_utility", "off"},
+		{"however the library is written", Input{Parameters: map[string]string{"shared_preload_libraries": `"$libdir/pg_stat_statements.so"`}}, "pg_stat_statements.track_utility", "off"},
+		{"but as declared", Input{Parameters: map[string]string{"shared_preload_libraries": "pg_stat_statements", "pg_stat_statements.track_utility": "on"}}, "pg_stat_statements.track_utility", "on"},
+		{"without the library there is no such setting", Input{Parameters: map[string]string{"shared_preload_libraries": "auto_explain"}}, "pg_stat_statements.track_utility", ""},
 		{"ALTER SYSTEM is off where it can be", Input{Major: 17}, "allow_alter_system", "off"},
 		{"older versions know no allow_alter_system", Input{Major: 16}, "allow_alter_system", ""},
 	}
