@@ -19,10 +19,9 @@ import (
 // before.
 const mostPatches = 4
 
-// nextRecommendation is within what time another recommendation comes, if one does: with the
-// second report of a member, where its first one has not quite the ten minutes that it takes.
-// A primary begins anew when it restarts, and a report comes every ten minutes.
-const nextRecommendation = 23 * time.Minute
+// nextRecommendation is within what time another recommendation comes, if one does: it takes
+// ten minutes of measurements, which begin anew where a primary restarts.
+const nextRecommendation = 15 * time.Minute
 
 // symptomCase is a load that a setting is too small for.
 type symptomCase struct {
@@ -32,6 +31,8 @@ type symptomCase struct {
 	// parameters are declared beside it, and lines are more of the spec; none where empty.
 	parameters string
 	lines      []string
+	// memory of a member.
+	memory string
 	// evidence are words of what speaks for a larger one, and restart says that members
 	// restart for it.
 	evidence string
@@ -47,14 +48,14 @@ var symptomCases = []symptomCase{
 	{
 		// 24 MiB of rows are read by their keys, at random: a table that is read as a whole
 		// would not stay in the buffers of any size.
-		name: "HotBuffers", setting: "shared_buffers", value: "16MB", evidence: "of block accesses", restart: true,
+		name: "HotBuffers", setting: "shared_buffers", value: "16MB", evidence: "of block accesses", restart: true, memory: "512Mi",
 		prepare: "create table hot_load as select g as id, repeat(md5(g::text), 22) as v from generate_series(1, 34000) g; alter table hot_load add primary key (id); analyze hot_load",
 		load:    []string{"do $$ declare row int; begin for i in 1..20000 loop row := 1 + floor(random() * 34000); perform v from hot_load where id = row; end loop; end $$"},
 		counter: "select sum(blks_read) from pg_stat_database", unit: "blocks read",
 	},
 	{
 		// The sort takes 1.2 MiB.
-		name: "Spills", setting: "work_mem", value: "1MB", evidence: "temporary files",
+		name: "Spills", setting: "work_mem", value: "1MB", evidence: "temporary files", memory: "512Mi",
 		prepare: "create table sort_load as select md5(g::text) as v from generate_series(1, 15000) g; analyze sort_load",
 		load:    []string{"select count(*) from (select v from sort_load order by reverse(v) offset 1) s"},
 		counter: "select sum(temp_bytes) from pg_stat_database", unit: "bytes of temporary files",
@@ -62,8 +63,9 @@ var symptomCases = []symptomCase{
 	{
 		// 42 MB of WAL in a minute, however often the load is run: 128MB force a checkpoint after
 		// 64 MB at the latest, before one is due after two minutes, and 256MB after 112 MB at the
-		// earliest. More WAL takes a volume of its own on this machine.
-		name: "Checkpoints", setting: "max_wal_size", value: "128MB", evidence: "were forced",
+		// earliest. More WAL takes a volume of its own on this machine, whose content counts as
+		// memory of the members.
+		name: "Checkpoints", setting: "max_wal_size", value: "128MB", evidence: "were forced", memory: "3Gi",
 		parameters: "checkpoint_timeout: 2min", lines: []string{"storage: {size: 2Gi, storageClass: sized}"},
 		prepare: "create table wal_load (v text); create table wal_clock as select now() as at",
 		load: []string{"truncate wal_load; insert into wal_load select repeat(md5(g::text), 20) from generate_series(1, (select 1000 * least(extract(epoch from now() - at), 60) from wal_clock)::int) g; " +
@@ -76,8 +78,7 @@ var symptomCases = []symptomCase{
 // larger one recommended, with the evidence. The patch that the plugin writes is committed,
 // and Flux applies it while the load goes on. If that is not enough, the next one follows, and
 // is committed, until nothing more is recommended for longer than that takes. Then the
-// symptom is gone. It takes three quarters of an hour for one patch: the clusters stand side by
-// side.
+// symptom is gone. It takes half an hour for one patch: the clusters stand side by side.
 func TestSoakPostgresSymptomsGo(t *testing.T) {
 	for _, s := range symptomCases {
 		t.Run(s.name, func(t *testing.T) {
@@ -92,7 +93,7 @@ func (s symptomCase) run(t *testing.T) {
 	if s.parameters != "" {
 		parameters += ", " + s.parameters
 	}
-	d := deliverCluster(t, nil, append([]string{"replicas: 2", "parameters: {" + parameters + "}", "resources: {limits: {memory: 512Mi}}"}, s.lines...)...)
+	d := deliverCluster(t, nil, append([]string{"replicas: 2", "parameters: {" + parameters + "}", "resources: {limits: {memory: " + s.memory + "}}"}, s.lines...)...)
 	c, field := d.c, "spec.parameters."+s.setting
 	c.pluginPrints(0, []string{"recommend", c.name}, "Nothing is recommended.")
 	c.runSQL(leading, s.prepare)
