@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -155,6 +156,32 @@ func TestTuningIsKept(t *testing.T) {
 	w.awaitTuned(c, "the declared value counts", "96MB", isUntuned)
 	w.awaitEvent(v1alpha1.ReasonTuningReleased, "spec.parameters.max_wal_size is declared")
 	w.awaitQuiet(c, o)
+}
+
+// Why a value is not tried is recorded with what is recommended, once: the API server takes it,
+// and a steady cluster writes nothing more. It goes with the recommendation.
+func TestUntriedIsRecorded(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, postgresKind)
+	c, o := w.tuning()
+	edit(w, c, func(c *v1alpha1.PostgresCluster) {
+		c.Spec.Tuning.Window = &v1alpha1.TuningWindow{Start: "00:00", End: "00:00"} // never
+	})
+	w.awaitReady(c)
+	w.awaitSteady(o)
+	w.measured(before...)
+	await(w, c, "the window is named", func(c *v1alpha1.PostgresCluster) bool {
+		w.simulation.Wake(client.ObjectKeyFromObject(c)) // as a member's report does
+		list := c.Status.Recommendations
+		return len(list) == 1 && list[0].Untried != nil && list[0].Untried.Reason == "WindowClosed" && strings.Contains(list[0].Untried.Message, "spec.tuning.window") && !list[0].Untried.Since.IsZero()
+	})
+	w.awaitQuiet(c, o)
+	edit(w, c, func(c *v1alpha1.PostgresCluster) { c.Spec.Tuning.Window = nil })
+	w.awaitTuned(c, "a trial", "128MB", isTried)
+	w.awaitQuiet(c, o)
+	if w.get(c); len(c.Status.Recommendations) > 0 {
+		t.Errorf("what is tried is recommended, too: %+v", c.Status.Recommendations)
+	}
 }
 
 // A value that is no better is rolled back, and not tried again.

@@ -139,15 +139,20 @@ func (s *liveSettings) takeConfig(ctx context.Context, config *agent.Config) {
 		}
 		s.log.Info("configuration taken up", "hash", config.Hash)
 	case errors.As(err, &refused):
-		s.refused = config.Hash
-		s.host.Store.Update(func(to *agentapi.Status) { to.ConfigError = err.Error() })
-		s.log.Warn("configuration refused", "hash", config.Hash, "error", err.Error())
-		if err := s.rollBackTuned(ctx, config, floors); err != nil {
-			s.refused = "" // it is tried again, and then this, too
-			s.log.Warn("what was tuned is not rolled back yet", "error", err.Error())
-		}
+		s.refuseConfig(ctx, config, floors, refused)
 	default:
 		s.log.Warn("configuration not taken up yet", "error", err.Error())
+	}
+}
+
+// refuseConfig reports that the server does not take a configuration.
+func (s *liveSettings) refuseConfig(ctx context.Context, config *agent.Config, floors server.ControlData, refused error) {
+	s.refused = config.Hash
+	s.host.Store.Update(func(to *agentapi.Status) { to.ConfigError = refused.Error() })
+	s.log.Warn("configuration refused", "hash", config.Hash, "error", refused.Error())
+	if err := s.rollBackTuned(ctx, config, floors); err != nil {
+		s.refused = "" // it is tried again, and then this, too
+		s.log.Warn("what was tuned is not rolled back yet", "error", err.Error())
 	}
 }
 
