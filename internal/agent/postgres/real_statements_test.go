@@ -123,7 +123,6 @@ func TestRealStatements(t *testing.T) {
 	primary.query("select elsewhere.pg_stat_statements_reset()::text")
 	app.must("select 1 from t", "select 1 from t")
 	primary.untilStatements("after a reset", calls+2, rows+100)
-	calls, rows = calls+2, rows+100
 
 	expectEvictedStatements(t, primary, app)
 	before := primary.scrapeStatements().all()

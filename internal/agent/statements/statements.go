@@ -169,7 +169,7 @@ func (t *Top[K]) addRow(row Row[K]) {
 	var grown Values
 	switch before, known := t.entries[row.Key]; {
 	case known:
-		grown = row.Values.growth(before.values)
+		grown = row.growth(before.values)
 	case t.whole:
 		grown = row.Values
 	}

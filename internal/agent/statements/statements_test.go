@@ -309,3 +309,20 @@ func TestForgottenEntriesLeaveNothing(t *testing.T) {
 		t.Errorf("%d entries and %d statements", len(top.entries), len(top.series))
 	}
 }
+
+// An entry that a read of a part of the table lacked is not new when it is read again.
+func TestPartsOfATable(t *testing.T) {
+	top := &Top[string]{}
+	for i, c := range []struct {
+		id   string
+		all  bool
+		want float64
+	}{
+		{"a", false, 0}, {"b", false, 0}, {"a", true, 0}, {"b", true, 100},
+	} {
+		top.Update(noon.Add(time.Duration(i)*time.Minute), of(map[string]float64{c.id: 100}), c.all, 0)
+		if got := top.Rest()[Seconds]; got != c.want {
+			t.Errorf("read %d: %v seconds were counted, not %v", i, got, c.want)
+		}
+	}
+}
