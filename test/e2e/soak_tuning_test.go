@@ -22,7 +22,7 @@ const killTimeout = 15 * time.Minute
 // TestSoakPostgresTuningIsKept: the operator tries a larger max_wal_size for a load that
 // forces checkpoints, and keeps it. The patch that the plugin writes is committed, Flux
 // applies it, and nothing is tuned beside the spec any more. No step of it shows in a condition.
-// It takes three hours: one is measured before the trial, and one in it.
+// It takes an hour and a quarter: half an hour is measured before the trial, and as much in it.
 func TestSoakPostgresTuningIsKept(t *testing.T) {
 	// On a volume of its own: no WAL is added to one that is well filled, as that of this machine
 	// may be.
@@ -63,7 +63,7 @@ func TestSoakPostgresTuningIsKept(t *testing.T) {
 
 // TestSoakPostgresTuningIsRolledBack: sorts that need far more memory write the same
 // temporary files with twice the work_mem. The operator tries it, rolls it back and does not
-// try it again. It takes three hours.
+// try it again. It takes as long.
 func TestSoakPostgresTuningIsRolledBack(t *testing.T) {
 	d := deliverCluster(t, nil, "replicas: 2", "resources: {limits: {memory: 512Mi}}", "tuning: {mode: Apply, observeHours: 1, exclude: [max_wal_size, shared_buffers]}")
 	c := d.c
