@@ -40,7 +40,7 @@ var failingStatements = []string{
 // literal's name.
 func (c *cluster) sendLiterals() {
 	c.t.Helper()
-	c.runSQL(leading, fmt.Sprintf("create table \"%[1]s\" (\"%[1]s\" text constraint \"%[1]s\" primary key); insert into \"%[1]s\" values ('%[1]s')", insightsLiteral))
+	c.runSQL(leading, fmt.Sprintf("create table \"%[1]s\" (\"%[1]s\" text constraint \"%[1]s_key\" primary key); insert into \"%[1]s\" values ('%[1]s')", insightsLiteral))
 	for _, statement := range failingStatements {
 		c.failSQL(fmt.Sprintf(statement, insightsLiteral))
 	}
