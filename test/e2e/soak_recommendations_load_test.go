@@ -40,8 +40,9 @@ type symptomCase struct {
 	// prepare makes what the load needs, and load is run every loadInterval.
 	prepare string
 	load    []string
-	// counter is a query for the symptom, a number that rises with it; unit is what it counts.
-	counter, unit string
+	// counter is a query for the symptom, a number that rises with it, or logged is a line that
+	// the server's text log has for each; unit is what is counted.
+	counter, logged, unit string
 }
 
 var symptomCases = []symptomCase{
@@ -66,11 +67,12 @@ var symptomCases = []symptomCase{
 		// earliest. More WAL takes a volume of its own on this machine, whose content counts as
 		// memory of the members.
 		name: "Checkpoints", setting: "max_wal_size", value: "128MB", evidence: "were forced", memory: "3Gi",
-		parameters: "checkpoint_timeout: 2min", lines: []string{"storage: {size: 2Gi, storageClass: sized}"},
+		parameters: `checkpoint_timeout: 2min, log_checkpoints: "on"`, lines: []string{"storage: {size: 2Gi, storageClass: sized}"},
 		prepare: "create table wal_load (v text); create table wal_clock as select now() as at",
 		load: []string{"truncate wal_load; insert into wal_load select repeat(md5(g::text), 20) from generate_series(1, (select 1000 * least(extract(epoch from now() - at), 60) from wal_clock)::int) g; " +
 			"update wal_clock set at = now()"},
-		counter: "select num_requested from pg_stat_checkpointer", unit: "checkpoints asked for",
+		// Others are asked for as well: by backups, and by the agent to free space.
+		logged: "checkpoint starting: wal", unit: "forced checkpoints",
 	},
 }
 
@@ -146,10 +148,16 @@ type symptom struct {
 
 func (s symptomCase) countSymptom(c *cluster) symptom {
 	c.t.Helper()
-	pod := c.podName(leading)
-	count, err := strconv.ParseFloat(c.runSQL(c.ordinalOf(pod), s.counter), 64)
+	now := symptom{pod: c.podName(leading), at: time.Now()}
+	if s.logged != "" {
+		log := readLogs(c.t.Context(), c.t, c.namespace)[now.pod+".postgres.previous=false"]
+		now.count = float64(strings.Count(log, s.logged))
+		return now
+	}
+	count, err := strconv.ParseFloat(c.runSQL(c.ordinalOf(now.pod), s.counter), 64)
 	must(c.t, err, "read the counter")
-	return symptom{pod: pod, at: time.Now(), count: count}
+	now.count = count
+	return now
 }
 
 // riseSince is what the counter rose by. A counter of another member, or one that began anew,
