@@ -128,7 +128,7 @@ func passOn(log io.ReadCloser, out io.Writer, heard func(string)) {
 			continue
 		}
 		if len(part) > 0 {
-			writeWhole(written, part)
+			_, _ = written.Write(part) // whole: no more than a read has gathers
 			if !inParts {
 				heard(string(firstBytes(bytes.TrimSuffix(part, []byte("\n")), longestHeard)))
 			}
@@ -140,14 +140,6 @@ func passOn(log io.ReadCloser, out io.Writer, heard func(string)) {
 			return
 		}
 	}
-}
-
-// writeWhole writes a part in one write, alone or with others.
-func writeWhole(out *bufio.Writer, part []byte) {
-	if len(part) > out.Available() {
-		_ = out.Flush()
-	}
-	_, _ = out.Write(part)
 }
 
 // flush writes what has gathered. What cannot be written is lost, as a line to a broken

@@ -74,13 +74,18 @@ func demandOf(w *forecast.World) demand {
 		}
 		d.addPod(pod.Name, containers)
 	}
-	for _, n := range slices.Sorted(maps.Keys(w.Observed.Volumes)) {
-		d.addVolume(w.Observed.Volumes[n])
-	}
-	if v := w.Observed.BackupVolume; v != nil {
+	for _, v := range listVolumes(w) {
 		d.addVolume(v)
 	}
 	return d
+}
+
+func listVolumes(w *forecast.World) []*corev1.PersistentVolumeClaim {
+	volumes := slices.Collect(maps.Values(w.Observed.Volumes))
+	if v := w.Observed.BackupVolume; v != nil {
+		volumes = append(volumes, v)
+	}
+	return volumes
 }
 
 // demandAfter is what stays of a cluster whose object is deleted by these steps: volumes.
@@ -94,11 +99,7 @@ func demandAfter(w *forecast.World, steps []forecast.Step) demand {
 			}
 		}
 	}
-	volumes := slices.Collect(maps.Values(w.Observed.Volumes))
-	if v := w.Observed.BackupVolume; v != nil {
-		volumes = append(volumes, v)
-	}
-	for _, v := range volumes {
+	for _, v := range listVolumes(w) {
 		if !gone[v.Name] {
 			d.addVolume(v)
 		}

@@ -118,6 +118,25 @@ func TestDemandIsThatOfTheTemplate(t *testing.T) {
 	}
 }
 
+// A deleted cluster costs what its volumes do that stay, and nothing for those that go.
+func TestDemandAfterDeletion(t *testing.T) {
+	volume := func(name string) *corev1.PersistentVolumeClaim {
+		v := &corev1.PersistentVolumeClaim{}
+		v.Name = name
+		v.Spec.Resources.Requests = corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}
+		return v
+	}
+	w := &forecast.World{Observed: &memberset.Observation{
+		Volumes: map[int]*corev1.PersistentVolumeClaim{0: volume("data-orders-0"), 1: volume("data-orders-1")}, BackupVolume: volume("orders-backups"),
+	}}
+	for gone, want := range map[string]int64{"": 3 << 30, "data-orders-1": 2 << 30, "orders-backups": 2 << 30} {
+		d := demandAfter(w, []forecast.Step{{Kind: forecast.ClusterDeleted, Volumes: []string{"data-orders-0"}}, {Kind: forecast.VolumeDeleted, Volumes: []string{gone}}})
+		if d.storage[""] != want || d.milliCPU != 0 {
+			t.Errorf("without %q there are %d bytes, want %d", gone, d.storage[""], want)
+		}
+	}
+}
+
 // A month has 730 hours, and the sum is rounded once.
 func TestCost(t *testing.T) {
 	p := readPrices(t, "currency: EUR\nvcpuHour: 0.001\nmemoryGiBHour: 0.01\nstorageGiBMonth: {ssd: 0.004}\ndefaultStorageClass: ssd\n")
