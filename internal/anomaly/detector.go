@@ -8,12 +8,13 @@ import (
 )
 
 const (
-	// Three measurements in a row of 4.7 deviations are an anomaly: each adds what it is
+	// Three measurements in a row of 4.2 deviations are an anomaly: each adds what it is
 	// above scoreSlack, up to scoreLimit, and the sum reaches alarmSum. Four deviations take
 	// four measurements. Two measurements are no anomaly, however far they are.
-	scoreSlack, scoreLimit, alarmSum = 2.0, 5.0, 8.0
-	// leastFactor is how far from usual a measurement is, at least, to count.
-	leastFactor = 2.0
+	scoreSlack, scoreLimit, alarmSum = 2.0, 5.0, 6.5
+	// leastFactor is how far from usual a measurement is, at least, to count. Bursts of a
+	// load are often twice of what is usual.
+	leastFactor = 3.0
 	// calmMinutes in a row within calmScore end an anomaly. One that lasts longest is what
 	// is usual from then on.
 	calmMinutes = 5

@@ -18,6 +18,9 @@ const (
 	weekdaysToLearn, weekendDaysToLearn = 3, 2
 	// leastGain is how much of a new day counts once there are several.
 	leastGain = 0.2
+	// leastShare of the deviation over all hours is the least that a slot has: a load with
+	// bursts has some in every hour, and a slot has learned from a few measurements.
+	leastShare = 0.85
 	// leastSpread bounds how exactly a signal is known: a fifth more or less is nothing.
 	leastSpread = 0.1
 	// longestJump is how far one day moves what is learned, so that one odd day does not
@@ -136,7 +139,7 @@ func (m *Model) deviation(signal int, now time.Time) float64 {
 	for _, b := range m.bandsAround(signal, now) {
 		spreads = append(spreads, float64(b.Spread))
 	}
-	return max(stats.Median(spreads), float64(m.Spread[signal]/2), leastSpread)
+	return max(stats.Median(spreads), leastShare*float64(m.Spread[signal]), leastSpread)
 }
 
 // judgement of one measurement.

@@ -207,15 +207,12 @@ const (
 	// noticedRows is within how many measurements a fault has to be found.
 	noticedRows = 5
 	// leastShareOfAll is how many of all faults have to be found.
-	leastShareOfAll = 0.88
+	leastShareOfAll = 0.93
 )
 
-// mostAlarms is how many alarms a week of a member may have, on average. Twice while etcd was
-// recorded, the disk was slow for some seconds, and a replay has these stretches every few
-// hours: six or seven alarms a week are about what they are.
-var mostAlarms = map[string]float64{"postgres": 1, "mysql": 1, "etcd": 9}
-
-// Members whose measurements were recorded of real servers have few alarms.
+// Members whose measurements were recorded of real servers have at most one alarm in a week, on
+// average. Twice while etcd was recorded, the disk was slow for some seconds, and a replay has
+// these stretches every few hours.
 func TestReplayedMembersAreQuiet(t *testing.T) {
 	for engine := range recorded {
 		t.Run(engine, func(t *testing.T) {
@@ -238,7 +235,7 @@ func TestReplayedMembersAreQuiet(t *testing.T) {
 			}
 			weeks := float64(len(seeds)) * days / 7
 			t.Logf("%d alarms in %.0f weeks of members: %v", total, weeks, alarms)
-			if float64(total) > mostAlarms[engine]*weeks {
+			if float64(total) > weeks {
 				t.Errorf("%d alarms in %.0f weeks of members", total, weeks)
 			}
 		})
@@ -261,7 +258,7 @@ type findings struct {
 // those faults have to be found.
 var (
 	sizes       = [...]float64{8, 4, 1}
-	leastShares = [len(sizes)]float64{0.95, 0.8, 0}
+	leastShares = [len(sizes)]float64{0.97, 0.85, 0}
 )
 
 func newFindings() *findings {
