@@ -6,10 +6,9 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
-	"sync"
-	"time"
 
 	"github.com/holdfast-db/holdfast/internal/agent/metricfamily"
+	"github.com/holdfast-db/holdfast/internal/agent/statementcounts"
 	"github.com/holdfast-db/holdfast/internal/agent/statements"
 )
 
@@ -54,30 +53,15 @@ type statementKey struct{ schema, digest sql.NullString }
 // Statements counts what the statements of a member do, as the performance schema has it. Its
 // zero value has counted nothing. It is safe for use by several goroutines.
 type Statements struct {
-	mu  sync.Mutex
-	top statements.Top[statementKey]
-	// read is when the table was last read.
-	read time.Time
+	counter statementcounts.Counter[statementKey]
 }
 
 // Collect reads the statements, unless they have just been read, and sends what they did: of
 // at most so many statements, and of all others together.
 func (s *Statements) Collect(ctx context.Context, db *sql.DB, send metricfamily.Send, most int) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if now := time.Now(); s.read.IsZero() || now.Sub(s.read) >= statements.LeastInterval {
-		rows, err := readStatementRows(ctx, db)
-		if err != nil {
-			return fmt.Errorf("read the statements: %w", err)
-		}
-		s.top.Update(now, rows, len(rows) < statements.MaxEntries, most)
-		s.read = now
-	}
-	for i, f := range StatementFamilies {
-		for _, c := range s.top.Chosen() {
-			send(f, c.Values[i], c.ID, c.Database)
-		}
-		send(f, s.top.Rest()[i], statements.RestID, "")
+	read := func() ([]statements.Row[statementKey], error) { return readStatementRows(ctx, db) }
+	if err := s.counter.Collect(StatementFamilies, most, read, send); err != nil {
+		return fmt.Errorf("read the statements: %w", err)
 	}
 	return nil
 }

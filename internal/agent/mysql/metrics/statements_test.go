@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/holdfast-db/holdfast/internal/agent/metricfamily"
@@ -26,10 +27,9 @@ func statement(schema, digest driver.Value, calls, seconds int) []driver.Value {
 	return []driver.Value{schema, digest, fmt.Sprint(calls), fmt.Sprint(seconds, ".5"), "1", "2", "3"}
 }
 
-// collect reads a table of statements once more, some time after the last read.
+// collect reads a table of statements once more.
 func (s *Statements) collect(t *testing.T, answers recorded, most int) (map[string]float64, error) {
 	t.Helper()
-	s.read = s.read.Add(-statements.LeastInterval)
 	db := sql.OpenDB(answers)
 	defer func() { _ = db.Close() }()
 	values := map[string]float64{}
@@ -47,7 +47,9 @@ const calls, seconds = "mysql_perf_schema_events_statements_total ", "mysql_perf
 
 // What ran since the first read is counted, by digest and schema; what the table has no
 // place for, and what is not chosen, is the rest.
-func TestStatements(t *testing.T) {
+func TestStatements(t *testing.T) { synctest.Test(t, countStatements) }
+
+func countStatements(t *testing.T) {
 	var s Statements
 	first := table(statement("shop", "aa", 100, 50), statement(nil, "aa", 10, 40), statement("tenant_1", "bb", 10, 30), statement("tenant_2", "bb", 10, 30),
 		statement("shop", "cc", 1, 1), statement(nil, nil, 5, 500))
@@ -62,6 +64,7 @@ func TestStatements(t *testing.T) {
 	}
 	second := table(statement("shop", "aa", 107, 53), statement(nil, "aa", 11, 41), statement("tenant_1", "bb", 12, 33), statement("tenant_2", "bb", 13, 34),
 		statement("shop", "cc", 2, 2), statement(nil, nil, 6, 501))
+	time.Sleep(statements.LeastInterval)
 	if values, err = s.collect(t, second, 3); err != nil {
 		t.Fatal(err)
 	}
@@ -76,7 +79,9 @@ func TestStatements(t *testing.T) {
 }
 
 // A table that has just been read is not read again, and a read that fails sends nothing.
-func TestStatementsAreReadSeldom(t *testing.T) {
+func TestStatementsAreReadSeldom(t *testing.T) { synctest.Test(t, readStatementsSeldom) }
+
+func readStatementsSeldom(t *testing.T) {
 	var s Statements
 	if values, err := s.collect(t, recorded{}, statements.Most); err == nil || len(values) != 0 {
 		t.Errorf("%v: %v", err, values)
@@ -84,7 +89,7 @@ func TestStatementsAreReadSeldom(t *testing.T) {
 	if _, err := s.collect(t, table(statement("shop", "aa", 1, 1)), statements.Most); err != nil {
 		t.Fatal(err)
 	}
-	s.read = time.Now().Add(time.Hour) // in collect it becomes a little less
+	time.Sleep(statements.LeastInterval - 1)
 	values, err := s.collect(t, recorded{}, statements.Most)
 	if _, there := values[calls+"aa shop"]; err != nil || !there {
 		t.Errorf("%v: %v", err, values)

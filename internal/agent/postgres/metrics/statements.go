@@ -5,12 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
-	"sync"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 
 	"github.com/holdfast-db/holdfast/internal/agent/metricfamily"
+	"github.com/holdfast-db/holdfast/internal/agent/statementcounts"
 	"github.com/holdfast-db/holdfast/internal/agent/statements"
 )
 
@@ -69,10 +68,7 @@ type statementKey struct {
 // Statements counts what the statements of a member do, as pg_stat_statements has it. Its zero
 // value has counted nothing. It is safe for use by several goroutines.
 type Statements struct {
-	mu  sync.Mutex
-	top statements.Top[statementKey]
-	// read is when the table was last read.
-	read time.Time
+	counter statementcounts.Counter[statementKey]
 }
 
 // CollectFamilies returns what reads the statements over a connection, unless they have just
@@ -80,30 +76,12 @@ type Statements struct {
 // together. Without the extension, or the library, it sends nothing.
 func (s *Statements) CollectFamilies(send metricfamily.Send, most int) func(context.Context, *pgx.Conn) error {
 	return func(ctx context.Context, conn *pgx.Conn) error {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		if now := time.Now(); s.read.IsZero() || now.Sub(s.read) >= statements.LeastInterval {
-			rows, err := readStatementRows(ctx, conn)
-			if errors.Is(err, pgx.ErrNoRows) {
-				return nil
-			}
-			if err != nil {
-				return fmt.Errorf("read the statements: %w", err)
-			}
-			s.top.Update(now, rows, len(rows) < statements.MaxEntries, most)
-			s.read = now
+		read := func() ([]statements.Row[statementKey], error) { return readStatementRows(ctx, conn) }
+		err := s.counter.Collect(StatementFamilies, most, read, send)
+		if err != nil && !errors.Is(err, pgx.ErrNoRows) {
+			return fmt.Errorf("read the statements: %w", err)
 		}
-		s.sendCounts(send)
 		return nil
-	}
-}
-
-func (s *Statements) sendCounts(send metricfamily.Send) {
-	for i, f := range StatementFamilies {
-		for _, c := range s.top.Chosen() {
-			send(f, c.Values[i], c.ID, c.Database)
-		}
-		send(f, s.top.Rest()[i], statements.RestID, "")
 	}
 }
 
