@@ -229,7 +229,9 @@ func provokeWithLateLeader(t *testing.T, w *world, members []*run) {
 			}()
 			time.Sleep(700 * time.Millisecond)
 		})
-		<-read
+		if err := <-read; err != nil {
+			t.Logf("the read that waited: %v", err)
+		}
 	}
 	untilFound(t, members, classes...)
 }

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/holdfast-db/holdfast/internal/agent/clock"
-	"github.com/holdfast-db/holdfast/internal/agent/identity"
 	"github.com/holdfast-db/holdfast/internal/agent/primarylease"
 	"github.com/holdfast-db/holdfast/internal/lease"
 )
@@ -43,7 +42,6 @@ func (s *leaseStore) read() (lease.Record, bool) {
 // memberLease is the Lease as one member's client sees it.
 type memberLease struct {
 	store   *leaseStore
-	id      identity.Identity
 	cluster func() string
 
 	mu    sync.Mutex

@@ -143,7 +143,7 @@ func (a *archived) awaitArchived(t *testing.T) []binlogarchive.File {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer s.Close()
+	defer func() { _ = s.Close() }()
 	for deadline := time.Now().Add(time.Minute); ; time.Sleep(200 * time.Millisecond) {
 		files, err := (&binlogarchive.Archive{Store: s, Prefix: agentapi.ArchivePrefix("shop", "orders", "c-1")}).ListFiles(t.Context())
 		reach, _ := binlogarchive.FindReach(files, executed, nil)
@@ -303,7 +303,7 @@ func (a *archived) checkGap(t *testing.T, files []binlogarchive.File, before str
 	if gone == nil {
 		t.Fatal("the successor has archived one file")
 	}
-	if err := os.Remove(filepath.Join(a.dir, agentapi.ArchivePrefix("shop", "orders", "c-1"), gone.Name.String()+".json")); err != nil {
+	if err := os.Remove(filepath.Join(a.dir, agentapi.ArchivePrefix("shop", "orders", "c-1"), gone.String()+".json")); err != nil {
 		t.Fatal(err)
 	}
 	if _, _, err := a.restoreTo(t, v1alpha1.RestoreTarget{Latest: true}); !backup.InVain(err) || !strings.Contains(err.Error(), "the archive lacks the transactions") {
@@ -437,7 +437,7 @@ func (a *archived) readIDs(t *testing.T, volume string) map[int]bool {
 		if err != nil {
 			return err
 		}
-		defer rows.Close()
+		defer func() { _ = rows.Close() }()
 		for rows.Next() {
 			var id int
 			if err := rows.Scan(&id); err != nil {

@@ -423,7 +423,9 @@ func TestRealBackupWaitsForAnotherClone(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	<-cloned
+	if err := <-cloned; err != nil {
+		t.Logf("the clone whose server was killed: %v", err)
+	}
 	if found, err := source.VerifyCopy(t.Context(), out); err != nil || found != facts {
 		t.Errorf("%+v of %+v, %v", found, facts, err)
 	}
